@@ -1,0 +1,138 @@
+// Package fault injects failures into a running target, heals them, and proves
+// that each one bit.
+//
+// It knows kinds of faults, whom they hit and how their effect is observed from
+// outside. It knows nothing of load or delivery: whether a guarantee held is
+// judged elsewhere, and a fault without proof makes that judgement inconclusive.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"gopherlog/bench/target"
+)
+
+// ErrSkipped marks a fault that this machine cannot inject; the reason is in
+// the wrapping error and is printed.
+var ErrSkipped = errors.New("skipped")
+
+// Env is what a fault may touch. Net is nil where no network namespace could be
+// entered; NetReason then says why.
+type Env struct {
+	Target    target.Target
+	Roles     target.Roles
+	Net       Network
+	NetReason string
+}
+
+// Fault is one kind of failure aimed at chosen nodes. Inject returns once the
+// fault is in effect; Heal returns once the system has been put back, not once
+// it has recovered. Each returns what proves it. Neither may be called twice.
+type Fault interface {
+	Inject(ctx context.Context, env *Env, nodes []int) (proof string, err error)
+	Heal(ctx context.Context, env *Env, nodes []int) (proof string, err error)
+}
+
+// New returns the fault of a scenario's kind and shape.
+func New(kind, shape string) (Fault, error) {
+	switch {
+	case kind == "kill" && shape == "":
+		return &kill{}, nil
+	case kind == "pause" && shape == "":
+		return &pause{}, nil
+	case kind == "partition" && shape == "isolate":
+		return &isolate{}, nil
+	case kind == "partition":
+		return nil, fmt.Errorf("a network partition of shape %q is not supported yet: use isolate", shape)
+	case shape != "":
+		return nil, fmt.Errorf("a fault of kind %q has no shape", kind)
+	}
+	return nil, fmt.Errorf("unknown fault kind %q: use kill, pause or partition", kind)
+}
+
+// Selector names the nodes that a fault hits; it is resolved when the fault
+// starts, because leaders move.
+type Selector struct {
+	Role      string // leader | follower | node | all
+	Topic     string
+	Partition int32
+	Node      int
+}
+
+var (
+	roleForm = regexp.MustCompile(`^(leader|follower)\(([A-Za-z0-9._-]+)/(\d+)\)$`)
+	nodeForm = regexp.MustCompile(`^node\((\d+)\)$`)
+)
+
+// ParseSelector reads leader(topic/partition), follower(topic/partition),
+// node(n) or all.
+func ParseSelector(s string) (Selector, error) {
+	if s == "all" {
+		return Selector{Role: "all"}, nil
+	}
+	if m := nodeForm.FindStringSubmatch(s); m != nil {
+		n, err := strconv.Atoi(m[1])
+		return Selector{Role: "node", Node: n}, err
+	}
+	if m := roleForm.FindStringSubmatch(s); m != nil {
+		p, err := strconv.ParseInt(m[3], 10, 32)
+		return Selector{Role: m[1], Topic: m[2], Partition: int32(p)}, err
+	}
+	return Selector{}, fmt.Errorf("%q names no target: use leader(topic/partition), follower(topic/partition), node(n) or all", s)
+}
+
+// Resolve returns the ids of the nodes that the selector means now.
+func (s Selector) Resolve(ctx context.Context, env *Env) ([]int, error) {
+	nodes := env.Target.Nodes()
+	switch s.Role {
+	case "all":
+		var ids []int
+		for _, n := range nodes {
+			ids = append(ids, n.ID)
+		}
+		return ids, nil
+	case "node":
+		if s.Node < 1 || s.Node > len(nodes) {
+			return nil, fmt.Errorf("there is no node(%d): the target has %d", s.Node, len(nodes))
+		}
+		return []int{s.Node}, nil
+	}
+	leader, err := target.Leader(ctx, env.Roles, s.Topic, s.Partition)
+	if err != nil {
+		return nil, err
+	}
+	if s.Role == "leader" {
+		return []int{leader}, nil
+	}
+	for _, n := range nodes {
+		if n.ID != leader && n.State == target.Running {
+			return []int{n.ID}, nil
+		}
+	}
+	return nil, fmt.Errorf("no node but the leader of %s/%d runs", s.Topic, s.Partition)
+}
+
+// Event is what became of one planned fault. Zero times mean "did not happen".
+type Event struct {
+	Kind      string    `json:"kind"`
+	Shape     string    `json:"shape,omitempty"`
+	Target    string    `json:"target"`
+	Nodes     []int     `json:"nodes"`
+	Planned   time.Time `json:"planned"`
+	Injected  time.Time `json:"injected"`  // asked for
+	Effective time.Time `json:"effective"` // proved
+	HealAsked time.Time `json:"heal_asked"`
+	Healed    time.Time `json:"healed"`
+	Proof     string    `json:"proof,omitempty"`
+	HealProof string    `json:"heal_proof,omitempty"`
+	Error     string    `json:"error,omitempty"`
+	Skipped   bool      `json:"skipped,omitempty"`
+}
+
+// Proved says whether the fault was seen to bite.
+func (e Event) Proved() bool { return e.Proof != "" && e.Error == "" && !e.Skipped }

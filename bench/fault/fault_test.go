@@ -1,0 +1,76 @@
+package fault
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"gopherlog/bench/target"
+)
+
+func TestParseSelectorAcceptsTheFourFormsOnly(t *testing.T) {
+	good := map[string]Selector{
+		"all":             {Role: "all"},
+		"node(2)":         {Role: "node", Node: 2},
+		"leader(out/0)":   {Role: "leader", Topic: "out"},
+		"follower(a.b/3)": {Role: "follower", Topic: "a.b", Partition: 3},
+	}
+	for in, want := range good {
+		if got, err := ParseSelector(in); err != nil || got != want {
+			t.Errorf("ParseSelector(%q) = %+v, %v; want %+v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "leader", "leader(out)", "node(x)", "leader(out/-1)", "leader(out/99999999999)", "everyone"} {
+		if got, err := ParseSelector(in); err == nil {
+			t.Errorf("ParseSelector(%q) = %+v, want an error", in, got)
+		}
+	}
+}
+
+// fakeTarget answers like a cluster without having any process.
+type fakeTarget struct {
+	target.External
+	nodes  []target.Node
+	leader int32
+}
+
+func (f *fakeTarget) Nodes() []target.Node { return f.nodes }
+func (f *fakeTarget) Leaders(context.Context, string) (map[int32]int32, error) {
+	return map[int32]int32{0: f.leader}, nil
+}
+
+func TestFollowerIsARunningNodeOtherThanTheLeader(t *testing.T) {
+	f := &fakeTarget{leader: 2, nodes: []target.Node{{ID: 1, State: target.Down}, {ID: 2, State: target.Running}, {ID: 3, State: target.Running}}}
+	env := &Env{Target: f, Roles: f}
+	for in, want := range map[string]int{"leader(t/0)": 2, "follower(t/0)": 3} {
+		sel, err := ParseSelector(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ids, err := sel.Resolve(t.Context(), env); err != nil || len(ids) != 1 || ids[0] != want {
+			t.Errorf("%s resolves to %v, %v; want %d", in, ids, err, want)
+		}
+	}
+	sel, _ := ParseSelector("leader(t/7)")
+	if _, err := sel.Resolve(t.Context(), env); err == nil {
+		t.Error("a partition without a leader must be an error, not node 0")
+	}
+}
+
+func TestPartitionWithoutNamespaceIsSkippedWithTheReason(t *testing.T) {
+	f := &fakeTarget{leader: 1, nodes: []target.Node{{ID: 1}, {ID: 2}}}
+	env := &Env{Target: f, Roles: f, NetReason: "the kernel says no"}
+	events := Run(t.Context(), env, time.Now(), []Plan{{Kind: "partition", Shape: "isolate", Target: "leader(t/0)"}}, nil)
+	if e := events[0]; !e.Skipped || e.Proved() || !strings.Contains(e.Error, "the kernel says no") {
+		t.Errorf("got %+v, want a skipped event that carries the reason", e)
+	}
+}
+
+func TestKillOfAnExternalSystemIsAnErrorNotAProof(t *testing.T) {
+	f := &fakeTarget{leader: 1, nodes: []target.Node{{ID: 1, Client: "127.0.0.1:1"}}}
+	events := Run(t.Context(), &Env{Target: f, Roles: f}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)"}}, nil)
+	if events[0].Proved() || events[0].Error == "" {
+		t.Errorf("got %+v, want an unproved event with an error", events[0])
+	}
+}

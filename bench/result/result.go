@@ -1,0 +1,210 @@
+// Package result is the run directory: what one scenario left on disk, and
+// nothing else is needed to draw its report again.
+//
+// It knows file names, the schema version and how to write each file whole. It
+// knows nothing of how the figures came about or how they are drawn.
+package result
+
+import (
+	"time"
+
+	"gopherlog/bench/fault"
+)
+
+// SchemaVersion is written to every manifest; a directory of another version is
+// refused as a version.
+const SchemaVersion = 1
+
+// Manifest says what was run, on what, with which settings. It is written when
+// the run starts and again when it ends.
+type Manifest struct {
+	Schema   int       `json:"schema"`
+	Tool     string    `json:"tool"`   // version of mqbench
+	Commit   string    `json:"commit"` // of the source, "" when unknown
+	Command  string    `json:"command"`
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+	Partial  bool      `json:"partial"` // interrupted before all trials ran
+	Scenario Scenario  `json:"scenario"`
+	System   System    `json:"system"`
+	Host     Host      `json:"host"`
+	Cells    []Cell    `json:"cells"`
+}
+
+// Scenario is what the report prints of the scenario file.
+type Scenario struct {
+	Name       string   `json:"name"`
+	File       string   `json:"file"`
+	Question   string   `json:"question"`
+	Hypothesis string   `json:"hypothesis"`
+	Resolved   string   `json:"resolved"` // the whole file after defaults and -set, as YAML
+	Seed       int64    `json:"seed"`
+	Profile    string   `json:"profile"` // quick | standard | full | custom
+	Blocks     int      `json:"blocks"`
+	Model      string   `json:"model"` // open | closed
+	Expect     []string `json:"expect"`
+}
+
+// System is the system under test.
+type System struct {
+	Name              string            `json:"name"`
+	Version           string            `json:"version"`
+	Nodes             int               `json:"nodes"`
+	ReplicationFactor int               `json:"replication_factor"`
+	MinInsync         int               `json:"min_insync_replicas"`
+	Tier              string            `json:"tier"`
+	Partitions        int               `json:"partitions"`
+	RecordBytes       int               `json:"record_bytes"`
+	Effective         map[string]string `json:"effective"` // topic settings as the system reports them
+}
+
+// Host describes the machine, with what limits the figures' meaning.
+type Host struct {
+	OS          string  `json:"os"`
+	Kernel      string  `json:"kernel"`
+	CPU         string  `json:"cpu"`
+	Cores       int     `json:"cores"`
+	MemoryBytes int64   `json:"memory_bytes"`
+	Go          string  `json:"go"`
+	Filesystem  string  `json:"filesystem"`
+	FsyncP50    float64 `json:"fsync_p50_ms"` // of 4 KiB on the data directory
+	Namespace   string  `json:"namespace"`    // "own", or why there is none
+}
+
+// Cell is one configuration point of the matrix.
+type Cell struct {
+	ID        string            `json:"id"`
+	Guarantee string            `json:"guarantee"`
+	Model     string            `json:"model"`
+	Rate      float64           `json:"rate"` // offered records a second; 0 when closed
+	Sweep     map[string]string `json:"sweep,omitempty"`
+	Client    map[string]string `json:"client"`               // settings as used
+	Deviates  map[string]string `json:"deviations,omitempty"` // from the guarantee's table
+}
+
+// Span is a phase on the trial's clock, in seconds since its start.
+type Span struct {
+	Phase string  `json:"phase"`
+	Start float64 `json:"start"`
+	End   float64 `json:"end"`
+}
+
+// Latency summarises one histogram, in milliseconds. A percentile that has too
+// few samples beyond it is 0 and absent from the report.
+type Latency struct {
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p999"`
+	Max   float64 `json:"max"`
+}
+
+// Counts are records, over the whole trial.
+type Counts struct {
+	Slots     int64 `json:"slots"` // that the schedule contained
+	Sent      int64 `json:"sent"`
+	Acked     int64 `json:"acked"`
+	Failed    int64 `json:"failed"`  // certainly never visible
+	Unknown   int64 `json:"unknown"` // no answer, or an ambiguous one
+	Late      int64 `json:"late"`    // sent more than the lateness limit after their slot
+	Shed      int64 `json:"shed"`    // never sent: too much outstanding
+	Delivered int64 `json:"delivered"`
+}
+
+// Outage is the longest span without an acknowledgement on one partition
+// around one fault, in seconds.
+type Outage struct {
+	Fault     int     `json:"fault"` // index into Faults
+	Topic     string  `json:"topic"`
+	Partition int32   `json:"partition"`
+	Load      float64 `json:"load"`     // as the load client saw it
+	Prober    float64 `json:"prober"`   // as a prober with connections to all nodes saw it; -1: not probed
+	Affected  bool    `json:"affected"` // the fault hit this partition's leader
+}
+
+// Rule is one rule's finding.
+type Rule struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Judgement   string   `json:"judgement"` // must_be_zero | measured | not_applicable
+	Outcome     string   `json:"outcome"`   // pass | violated | measured | unknown
+	Count       int64    `json:"count"`
+	Denominator int64    `json:"denominator"`
+	Upper95     float64  `json:"upper95"` // bound of the true rate
+	Unit        string   `json:"unit"`
+	Examples    []string `json:"examples,omitempty"`
+	Note        string   `json:"note,omitempty"`
+}
+
+// Usage is what the processes consumed in the steady phase.
+type Usage struct {
+	BrokerCPU   float64 `json:"broker_cpu_s"`
+	ClientCPU   float64 `json:"client_cpu_s"`
+	BrokerRSS   int64   `json:"broker_rss_max"` // largest of any node
+	Seconds     float64 `json:"seconds"`
+	Records     int64   `json:"records"` // acknowledged in it
+	WriteBytes  int64   `json:"write_bytes"`
+	CopiesAtAck int     `json:"copies_at_ack"`
+}
+
+// Trial is one run of one cell.
+type Trial struct {
+	ID       string                        `json:"id"`
+	Cell     string                        `json:"cell"`
+	Block    int                           `json:"block"`
+	Order    int                           `json:"order"`
+	Seed     int64                         `json:"seed"`
+	Started  time.Time                     `json:"started"`
+	Seconds  float64                       `json:"seconds"`
+	Phases   []Span                        `json:"phases"`
+	Offered  float64                       `json:"offered"`  // records a second in the steady phase
+	Achieved float64                       `json:"achieved"` // acknowledged a second in the steady phase
+	Counts   Counts                        `json:"counts"`
+	Latency  map[string]map[string]Latency `json:"latency"` // metric → phase
+	Lateness Latency                       `json:"lateness"`
+	Outages  []Outage                      `json:"outages"`
+	Faults   []fault.Event                 `json:"faults"`
+	Rules    []Rule                        `json:"rules"`
+	Verdict  string                        `json:"verdict"` // pass | violated | inconclusive
+	Usage    Usage                         `json:"usage"`
+	Drift    bool                          `json:"drift"`   // the steady phase was not steady
+	Invalid  []string                      `json:"invalid"` // reasons to set the trial aside
+	Leaders  []LeaderChange                `json:"leaders"`
+	Logs     []string                      `json:"logs,omitempty"`
+}
+
+// LeaderChange is a change of leadership as the harness saw it.
+type LeaderChange struct {
+	At        float64 `json:"at"` // seconds on the trial's clock
+	Topic     string  `json:"topic"`
+	Partition int32   `json:"partition"`
+	Node      int32   `json:"node"`
+}
+
+// Expectation is one line of `expect`, judged.
+type Expectation struct {
+	Line    string `json:"line"`
+	Outcome string `json:"outcome"` // met | missed | undecided
+	Got     string `json:"got"`
+}
+
+// Results is everything that was measured.
+type Results struct {
+	Schema       int           `json:"schema"`
+	Trials       []Trial       `json:"trials"`
+	Expectations []Expectation `json:"expectations"`
+	Verdict      string        `json:"verdict"` // pass | violated | inconclusive
+	ExitCode     int           `json:"exit_code"`
+}
+
+// Valid lists the trials that were not set aside.
+func (r *Results) Valid() []Trial {
+	var out []Trial
+	for _, t := range r.Trials {
+		if len(t.Invalid) == 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
