@@ -1,0 +1,63 @@
+package failpoint
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Sabotage switches plant a lasting fault in the broker, so that a test of the harness can see its
+// checkers turn red. Each must be subtle: the argument says how long replication is held back, or on
+// one of how many operations the fault acts.
+var (
+	AckBeforeCommit = Register("sabotage/ack-before-commit", "acks=all is answered before the commit; argument: milliseconds that replication is held back")
+	SkipDedupe      = Register("sabotage/skip-dedupe", "the duplicate check lets repeats through; argument: acts on one of so many repeats")
+	HideBatches     = Register("sabotage/hide-batches", "fetch leaves batches out; argument: acts on one of so many answers")
+	AppendTwice     = Register("sabotage/append-twice", "a batch is appended twice; argument: acts on one of so many batches")
+)
+
+// Sabotages returns the names of all switches.
+func Sabotages() []Name { return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice} }
+
+// Sabotage reports whether the switch is on, and its argument. One atomic load when nothing is armed;
+// a nil Set is never on.
+func (s *Set) Sabotage(name Name) (on bool, arg int64) {
+	if s == nil || s.armed.Load() == 0 {
+		return false, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	arg, on = s.sabotages[name]
+	return on, arg
+}
+
+// SetSabotage turns a switch on with its argument, or off.
+func (s *Set) SetSabotage(name Name, on bool, arg int64) error {
+	if !known(name) {
+		return fmt.Errorf("%w: %q", ErrUnknown, name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, was := s.sabotages[name]
+	switch {
+	case on && !was:
+		s.armed.Add(1)
+	case !on && was:
+		s.armed.Add(-1)
+	}
+	if on {
+		s.sabotages[name] = arg
+	} else {
+		delete(s.sabotages, name)
+	}
+	return nil
+}
+
+// Sabotaged lists the switches that are on with their arguments, for the control port.
+func (s *Set) Sabotaged() map[Name]int64 {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.sabotages)
+}
