@@ -1,0 +1,99 @@
+// Package check judges the history of a trial: one rule a file, each counting its anomalies with a denominator and witnesses.
+// It knows histories and what each guarantee promises; it knows nothing of clients, brokers or faults, and trusts nothing but the files.
+package check
+
+import "gopherlog/bench/scenario"
+
+// A Status is the judgement of a rule or of a whole history.
+type Status string
+
+// Judgements.
+const (
+	Pass         Status = "pass"
+	Violated     Status = "violated"
+	Inconclusive Status = "inconclusive" // cannot be said: too few acknowledgements, incomplete drain, ...
+)
+
+// A Demand is what a guarantee asks of a rule.
+type Demand string
+
+// Demands.
+const (
+	MustBeZero    Demand = "must_be_zero"
+	Measured      Demand = "measured"       // counted and reported
+	NotApplicable Demand = "not_applicable" //
+)
+
+// Options of Judge.
+type Options struct {
+	Guarantee scenario.Guarantee
+	Rules     []string // nil = all rules of the guarantee
+	Tolerate  []string
+	MinAcked  int64
+	Drained   bool     // the final read reached every recorded end
+	Invalid   []string // what else makes the verdict inconclusive: an unproven fault, dropped history, ...
+}
+
+// A Verdict is the judgement of a trial.
+type Verdict struct {
+	Status  Status       `json:"status"`
+	Reasons []string     `json:"reasons,omitempty"` // why violated or inconclusive
+	Rules   []RuleResult `json:"rules"`
+	Totals  Totals       `json:"totals"`
+}
+
+// Totals are the counts that give the rules their denominators.
+type Totals struct {
+	Sent       int64 `json:"sent"`
+	Acked      int64 `json:"acked"`
+	Failed     int64 `json:"failed"`
+	Unknown    int64 `json:"unknown"`
+	Open       int64 `json:"open"`       // sent, no outcome recorded
+	Read       int64 `json:"read"`       // deliveries during the run
+	Drained    int64 `json:"drained"`    // deliveries of the final read
+	Recovered  int64 `json:"recovered"`  // unknown or open, and read in the end
+	Lost       int64 `json:"lost"`       // acknowledged, proven absent (A4 + A6)
+	Unseen     int64 `json:"unseen"`     // acknowledged, neither read nor proven absent (A5)
+	Duplicates int64 `json:"duplicates"` // extra copies (A2)
+	Lanes      int   `json:"lanes"`
+	Partitions int   `json:"partitions"`
+}
+
+// A RuleResult is what one rule found.
+type RuleResult struct {
+	ID          string           `json:"id"`
+	Name        string           `json:"name"`
+	Demand      Demand           `json:"demand"`
+	Status      Status           `json:"status"`
+	Count       int64            `json:"count"`
+	Denominator int64            `json:"denominator"`
+	Of          string           `json:"of"`      // what the denominator counts
+	Upper95     float64          `json:"upper95"` // upper bound of the share, one-sided 95 %
+	Shapes      map[string]int64 `json:"shapes,omitempty"`
+	Examples    []Example        `json:"examples,omitempty"` // at most 32
+	Tolerated   bool             `json:"tolerated,omitempty"`
+}
+
+// An Example is one witness of an anomaly.
+type Example struct {
+	Topic     string  `json:"topic"`
+	Partition int32   `json:"partition"`
+	Offset    int64   `json:"offset"` // -1 where there is none
+	Producer  int     `json:"producer"`
+	Session   int     `json:"session"`
+	Sequence  uint64  `json:"sequence"`
+	What      string  `json:"what"`
+	Seconds   float64 `json:"seconds"` // when, on the run's clock; -1 unknown
+}
+
+// Judge reads the history in dir and judges it.
+func Judge(dir string, o Options) (Verdict, error) { panic("soon") }
+
+// DemandOf is the verdict table: what guarantee g asks of rule id.
+func DemandOf(g scenario.Guarantee, id string) Demand { panic("soon") }
+
+// Describe names a rule and says in a sentence what it counts; ok is false for an unknown id.
+func Describe(id string) (name, what string, ok bool) { panic("soon") }
+
+// RuleIDs lists the rules in order.
+func RuleIDs() []string { panic("soon") }

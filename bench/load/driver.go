@@ -1,0 +1,112 @@
+// Package load offers messages on a schedule that waits for nothing, reads them back, and records what came of each.
+// It knows drivers, schedules, payloads and latencies; it knows nothing of processes, faults or verdicts. Client libraries stay behind Driver.
+package load
+
+import (
+	"context"
+	"time"
+)
+
+// A Driver speaks to one system under test. Its methods may be called concurrently.
+type Driver interface {
+	// CreateTopics returns when every partition has a leader.
+	CreateTopics(ctx context.Context, topics []TopicSpec) error
+	DeleteTopics(ctx context.Context, names []string) error
+	// NewProducer returns a connected producer.
+	NewProducer(ctx context.Context, cfg ProducerConfig) (Producer, error)
+	NewConsumer(ctx context.Context, cfg ConsumerConfig) (Consumer, error)
+	// EndOffsets asks each partition's leader for its end. Partitions that gave no answer are absent.
+	EndOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
+	// Leaders names each partition's leader by node id; -1 where there is none.
+	Leaders(ctx context.Context, topic string) (map[int32]int32, error)
+	// Settings lists every client setting for a guarantee as the driver would use it.
+	Settings(cfg ProducerConfig) []Setting
+	Close()
+}
+
+// A TopicSpec is a topic to create.
+type TopicSpec struct {
+	Name              string
+	Partitions        int
+	ReplicationFactor int
+	Config            map[string]string
+}
+
+// An OffsetAnswer is a partition's end offset as its leader told it.
+type OffsetAnswer struct {
+	Offset      int64
+	LeaderEpoch int32 // -1 unknown
+}
+
+// A Setting is one client setting in force.
+type Setting struct {
+	Key       string `json:"key"`
+	Value     string `json:"value"`
+	Deviates  bool   `json:"deviates,omitempty"` // set by the scenario's overrides, not by the guarantee
+	Guarantee bool   `json:"guarantee,omitempty"`
+}
+
+// ProducerConfig is everything a producer is told; nothing is left to the client's defaults.
+type ProducerConfig struct {
+	ClientID        string
+	Acks            int // 0, 1, -1 = all
+	Idempotent      bool
+	Retries         int           // -1 = until DeliveryTimeout
+	DeliveryTimeout time.Duration // a message without outcome fails after it
+	Inflight        int           // requests per broker
+	Linger          time.Duration
+	BatchBytes      int
+	Compression     string
+	MaxOutstanding  int               // messages the client must be able to buffer
+	Overrides       map[string]string // the scenario's, already applied to the fields above where they name one
+}
+
+// ConsumerConfig is everything a consumer is told. It reads all partitions of the topics from offset 0.
+type ConsumerConfig struct {
+	ClientID      string
+	ReadCommitted bool
+	Topics        []TopicSpec
+}
+
+// A Record is one message on its way. It belongs to the driver from Send until done was called.
+type Record struct {
+	Topic     string
+	Partition int32
+	Key       []byte
+	Value     []byte
+	Private   any // the driver's own; kept when a record is used again
+}
+
+// An Ack is what came of a send.
+type Ack struct {
+	Offset   int64 // -1 unknown
+	Err      error // nil: acknowledged
+	Definite bool  // with Err: the message certainly never becomes visible
+}
+
+// A Producer sends.
+type Producer interface {
+	// Send never blocks. done is called exactly once, from any goroutine, possibly before Send returns.
+	Send(rec *Record, done func(Ack))
+	// Flush waits until every record has an outcome.
+	Flush(ctx context.Context) error
+	// Close fails what has no outcome (as unknown) and ends every goroutine.
+	Close()
+}
+
+// A Delivery is one message read. Key and Value are valid only during the call.
+type Delivery struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Key       []byte
+	Value     []byte
+	Time      time.Time // the broker's timestamp
+}
+
+// A Consumer reads assigned partitions in offset order.
+type Consumer interface {
+	// Poll waits for messages and hands each to fn. An error that is not ctx's is a fault of the read that the consumer survives.
+	Poll(ctx context.Context, fn func(Delivery)) error
+	Close()
+}
