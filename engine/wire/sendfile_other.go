@@ -1,0 +1,14 @@
+//go:build !linux
+
+package wire
+
+// Elsewhere than on Linux file ranges are copied.
+const haveSendfile = false
+
+type sendfileState struct{}
+
+func (s *sendfileState) init(*outbox) {}
+
+func (o *outbox) sendfile(p *Piece) error { return o.copyFile(p) }
+
+func (o *outbox) cork(bool) {}
