@@ -33,8 +33,8 @@ type Response struct {
 
 	whole     *[]byte // length, header and body in one, from encodePool
 	headBytes [lengthBytes + 5]byte
-	headLen   int // length and header in front of Pieces
-	memory    int64  // bytes held until the response is sent
+	headLen   int   // length and header in front of Pieces
+	memory    int64 // bytes held until the response is sent
 	fileBytes int64
 }
 
