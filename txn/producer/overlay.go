@@ -1,0 +1,123 @@
+package producer
+
+import (
+	"fmt"
+
+	"gopherlog/engine/record"
+)
+
+// maxFree bounds how many emptied per-producer queues are kept for reuse.
+const maxFree = 64
+
+// Overlay holds the batches that a leader appended in its term and that are not known to be committed yet, per producer
+// in append order. It belongs to one goroutine and to one term: whoever leaves the term calls Reset.
+//
+// The committed State may already contain batches that the overlay still holds (they are removed a little later); the
+// newest batch of the overlay is never older than the newest one of the State, so the overlay decides what comes next.
+type Overlay struct {
+	producers map[int64]*flights
+	free      []*flights
+	n         int
+}
+
+// flights are the batches of one producer in flight; those of the newest epoch start at since.
+type flights struct {
+	epoch int16
+	since int
+	queue []flight
+}
+
+type flight struct {
+	first, last int32
+	ref         any
+}
+
+// NewOverlay returns an empty overlay.
+func NewOverlay() *Overlay { return &Overlay{producers: make(map[int64]*flights)} }
+
+// Len is the number of batches in flight.
+func (o *Overlay) Len() int { return o.n }
+
+// Add records that b was proposed; ref comes back in the verdict of a repeat. Batches without producer id are ignored.
+func (o *Overlay) Add(b record.Batch, ref any) {
+	id := b.ProducerID()
+	if id < 0 {
+		return
+	}
+	f := o.producers[id]
+	if f == nil {
+		f = o.take()
+		f.epoch = b.ProducerEpoch()
+		o.producers[id] = f
+	}
+	if epoch := b.ProducerEpoch(); epoch != f.epoch {
+		f.epoch, f.since = epoch, len(f.queue)
+	}
+	first := b.BaseSequence()
+	f.queue = append(f.queue, flight{first: first, last: LastSequence(first, b.LastOffsetDelta()), ref: ref})
+	o.n++
+}
+
+// Done removes the oldest batch of the producer: batches commit in the order in which they were added. Calling it for a
+// producer without batches in flight is a broken invariant.
+func (o *Overlay) Done(id int64) {
+	if id < 0 {
+		return
+	}
+	f := o.producers[id]
+	if f == nil {
+		panic(fmt.Sprintf("producer: batch of producer %d done, but none in flight", id))
+	}
+	copy(f.queue, f.queue[1:])
+	f.queue[len(f.queue)-1] = flight{}
+	f.queue = f.queue[:len(f.queue)-1]
+	f.since = max(f.since-1, 0)
+	o.n--
+	if len(f.queue) == 0 {
+		delete(o.producers, id)
+		o.give(f)
+	}
+}
+
+// Reset forgets everything in flight: the term ended.
+func (o *Overlay) Reset() {
+	clear(o.producers)
+	o.n = 0
+}
+
+func (o *Overlay) take() *flights {
+	if last := len(o.free) - 1; last >= 0 {
+		f := o.free[last]
+		o.free = o.free[:last]
+		return f
+	}
+	return new(flights)
+}
+
+func (o *Overlay) give(f *flights) {
+	f.since = 0
+	if len(o.free) < maxFree && cap(f.queue) <= 4*Window {
+		o.free = append(o.free, f)
+	}
+}
+
+func (f *flights) check(epoch int16, first, last int32, stored *entry) Verdict {
+	switch {
+	case epoch < f.epoch:
+		return Verdict{Kind: Reject, Reason: InvalidEpoch}
+	case epoch > f.epoch:
+		return startOfEpoch(first)
+	}
+	newest := len(f.queue) - 1
+	for i := newest; i >= f.since; i-- {
+		if b := &f.queue[i]; b.first == first && b.last == last {
+			return Verdict{Kind: Duplicate, BaseOffset: -1, InFlight: b.ref}
+		}
+	}
+	if stored != nil && stored.epoch == epoch {
+		if v, ok := stored.find(first, last); ok {
+			return v
+		}
+	}
+	return follows(f.queue[newest].last, first)
+}
