@@ -1,0 +1,94 @@
+package partition
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"gopherlog/cluster/replica"
+	"gopherlog/engine/log"
+	"gopherlog/txn/producer"
+)
+
+// machine is the partition as its Raft group sees it. Raft's FSM goroutine calls it; it waits for nobody.
+type machine struct{ p *Partition }
+
+// Apply takes committed entries into the producer state and moves the high watermark.
+func (m machine) Apply(entries []replica.Committed) {
+	if len(entries) == 0 {
+		return
+	}
+	p := m.p
+	start, trim := p.logStart.Load(), false
+	p.stateMu.Lock()
+	for i := range entries {
+		switch e := &entries[i]; e.Kind {
+		case replica.KindData:
+			p.producers.Apply(e.Batch)
+		case replica.KindCtrl:
+			if to, ok := p.command(e); ok && to > start {
+				start, trim = to, true
+			}
+		}
+	}
+	p.stateMu.Unlock()
+	last := &entries[len(entries)-1]
+	p.logStart.Store(start)
+	p.applied.Store(last.Index)
+	if old := p.highWatermark.Load(); last.NextOffset > old {
+		p.highWatermark.Store(last.NextOffset)
+		p.wake()
+	}
+	if trim {
+		p.trimmed(p)
+	}
+}
+
+// command applies a control entry; ok says that the log shall start at trimTo. stateMu is held. An entry that this version
+// cannot read was written by a newer one or is damage: going on would make replicas differ.
+func (p *Partition) command(e *replica.Committed) (trimTo int64, ok bool) {
+	kind, offset, err := decodeCommand(e.Ctrl)
+	if err != nil {
+		panic(fmt.Sprintf("partition %s: control entry %d: %v", p.label, e.Index, err))
+	}
+	if kind == commandExpire {
+		p.producers.Expire(offset)
+		return 0, false
+	}
+	return min(offset, e.NextOffset), true
+}
+
+// The snapshot: version u8 = 1 | log start i64 | producer state. Offsets and membership are in the log's own base.
+const snapshotVersion = 1
+
+// Snapshot returns the state after the last applied entry.
+func (m machine) Snapshot() []byte {
+	dst := binary.BigEndian.AppendUint64([]byte{snapshotVersion}, uint64(m.p.logStart.Load()))
+	m.p.stateMu.Lock()
+	defer m.p.stateMu.Unlock()
+	return m.p.producers.Encode(dst)
+}
+
+// Restore replaces the state. A nil state is that of an empty log starting at b.
+func (m machine) Restore(state []byte, b log.Base) error {
+	start, producers := b.LogStart, producer.New()
+	if len(state) > 0 {
+		if state[0] != snapshotVersion {
+			return fmt.Errorf("partition %s: snapshot version %d is not supported, want %d", m.p.label, state[0], snapshotVersion)
+		}
+		if len(state) < 9 {
+			return fmt.Errorf("partition %s: snapshot of %d bytes", m.p.label, len(state))
+		}
+		start = max(start, int64(binary.BigEndian.Uint64(state[1:])))
+		var err error
+		if producers, _, err = producer.Decode(state[9:]); err != nil {
+			return fmt.Errorf("partition %s: %w", m.p.label, err)
+		}
+	}
+	m.p.stateMu.Lock()
+	m.p.producers = producers
+	m.p.stateMu.Unlock()
+	m.p.logStart.Store(start)
+	m.p.highWatermark.Store(b.NextOffset)
+	m.p.applied.Store(b.Index)
+	return nil
+}

@@ -1,0 +1,182 @@
+// Package partition turns Raft groups into Kafka partitions: idempotent append, high watermark, epoch-fenced reads and
+// waiting fetches for each, and a Manager that makes this node carry the replicas which the cluster's image gives it.
+//
+// It knows proposals, producer state, offsets, epochs, waiters, retention, succession and balance. It refuses to know the
+// Kafka protocol (error codes are chosen in cluster/broker), Raft's library, and how bytes lie on disk.
+package partition
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/replica"
+	"gopherlog/cluster/rpc"
+	"gopherlog/engine/failpoint"
+	"gopherlog/engine/log"
+	"gopherlog/txn/producer"
+)
+
+// group is what a partition needs of its Raft group: *replica.Group, or a fake in tests.
+type group interface {
+	ProposeBatch(ps []*replica.Proposal) error
+	Status() replica.Status
+	InSync(now time.Time) []rpc.ServerID
+	Voters() []rpc.ServerID
+	WaitCommittedOn(n int, index uint64, fn func(error)) (cancel func())
+	Campaign() error
+	TransferTo(ctx context.Context, target rpc.ServerID) error
+	Close(ctx context.Context) error
+}
+
+// Partition is one replica of one partition on this node. All methods may be called from any goroutine.
+//
+// Goroutines: raft's FSM goroutine owns Apply, Snapshot and Restore; while this replica leads, one proposer goroutine per
+// term (leadership.run) owns the overlay and all proposals. Neither waits for the other. Locks are leaves: none is held
+// while another is taken, nor across I/O or a channel.
+type Partition struct {
+	topic  string
+	id     meta.TopicID
+	number int32
+	label  string // "topic-number"
+
+	log   *log.Log
+	group group
+
+	node       rpc.NodeID
+	failpoints *failpoint.Set
+	logger     *slog.Logger
+	now        func() time.Time
+	budget     *Budget // node-wide, for produce
+	own        *Budget // this partition's, queued and in flight
+	changed    func(*Partition)
+	trimmed    func(*Partition)
+
+	settings atomic.Pointer[Settings]
+
+	stateMu   sync.Mutex // guards producers
+	producers *producer.State
+
+	highWatermark atomic.Int64
+	logStart      atomic.Int64
+	applied       atomic.Uint64
+
+	leadMu sync.Mutex // orders changes of lead
+	lead   atomic.Pointer[leadership]
+	closed bool // by leadMu
+	wg     sync.WaitGroup
+
+	waitMu  sync.Mutex // guards waiters
+	waiters map[*Waiter]struct{}
+	parked  atomic.Int32 // len(waiters), read without the lock
+
+	marks *offsetMarks
+	stats counters
+}
+
+// Settings are the topic configs that a partition obeys; the Manager replaces them when the image changes.
+type Settings struct {
+	meta.TopicConfig
+	// ProducerExpiry is for how long a silent producer id is remembered.
+	ProducerExpiry time.Duration
+}
+
+// counters are read by metrics.
+type counters struct {
+	batches, bytes, duplicates, rejected atomic.Int64
+}
+
+// Topic is the topic's name.
+func (p *Partition) Topic() string { return p.topic }
+
+// TopicID is the topic's id.
+func (p *Partition) TopicID() meta.TopicID { return p.id }
+
+// Number is the partition number within the topic.
+func (p *Partition) Number() int32 { return p.number }
+
+// Settings returns the topic configs in force.
+func (p *Partition) Settings() Settings { return *p.settings.Load() }
+
+// HighWatermark is the end of what is committed, as far as this replica knows.
+func (p *Partition) HighWatermark() int64 { return p.highWatermark.Load() }
+
+// LastStable is the end of what read_committed consumers may see: the high watermark, as nothing opens transactions yet.
+func (p *Partition) LastStable() int64 { return p.highWatermark.Load() }
+
+// LogStart is the first offset that may be read.
+func (p *Partition) LogStart() int64 { return p.logStart.Load() }
+
+// EndOffset is the next offset to be written here; it may lie above the high watermark.
+func (p *Partition) EndOffset() int64 { return p.log.EndOffset() }
+
+// Size is the number of bytes on disk.
+func (p *Partition) Size() int64 { return p.log.Size() }
+
+// Leader is what this replica knows of the leadership: the node (meta.NoLeader if unknown) and its epoch (-1 if unknown).
+// ready says that it is this node and that it serves. A candidate's epoch is never returned.
+func (p *Partition) Leader() (node rpc.NodeID, epoch int32, ready bool) {
+	if l := p.lead.Load(); l != nil {
+		return p.node, l.epoch, true
+	}
+	st := p.group.Status()
+	if st.Leader == "" || st.Role == replica.Candidate || st.Leader.Node() == p.node {
+		return meta.NoLeader, -1, false
+	}
+	return st.Leader.Node(), int32(st.Term), false
+}
+
+// Status is the condition of the Raft replica.
+func (p *Partition) Status() replica.Status { return p.group.Status() }
+
+// InSyncNodes are the nodes whose replicas are in sync; only a leader knows them.
+func (p *Partition) InSyncNodes() []rpc.NodeID {
+	servers := p.group.InSync(p.now())
+	nodes := make([]rpc.NodeID, len(servers))
+	for i, s := range servers {
+		nodes[i] = s.Node()
+	}
+	return nodes
+}
+
+// onStatus follows the group's leadership. It is called by the group after the barrier and by its reconcile; it does not
+// block.
+func (p *Partition) onStatus(st replica.Status) {
+	if p.switchLead(st) {
+		p.wake()
+		p.changed(p)
+	}
+}
+
+// switchLead ends a leadership that is over and begins one that is ready.
+func (p *Partition) switchLead(st replica.Status) (changed bool) {
+	p.leadMu.Lock()
+	defer p.leadMu.Unlock()
+	if l := p.lead.Load(); l != nil && (!st.Ready || st.Term != l.term) {
+		p.lead.Store(nil)
+		l.end()
+		changed = true
+	}
+	if st.Ready && !p.closed && p.lead.Load() == nil {
+		p.lead.Store(p.beginLeadership(st.Term))
+		changed = true
+	}
+	return changed
+}
+
+// close ends the leadership and the group. The log stays open: its owner closes it.
+func (p *Partition) close(ctx context.Context) error {
+	p.leadMu.Lock()
+	p.closed = true
+	if l := p.lead.Swap(nil); l != nil {
+		l.end()
+	}
+	p.leadMu.Unlock()
+	p.wake()
+	err := p.group.Close(ctx)
+	p.wg.Wait()
+	return err
+}
