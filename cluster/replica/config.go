@@ -1,0 +1,70 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"gopherlog/cluster/rpc"
+)
+
+// or fills zero fields from d.
+func (t Timers) or(d Timers) Timers {
+	pick := func(v *time.Duration, def time.Duration) {
+		if *v <= 0 {
+			*v = def
+		}
+	}
+	pick(&t.Heartbeat, d.Heartbeat)
+	pick(&t.Election, d.Election)
+	pick(&t.Lease, d.Lease)
+	pick(&t.Commit, d.Commit)
+	return t
+}
+
+// never is a number of entries that no log reaches.
+const never = 1 << 62
+
+// baseConfig is what all groups have in common. RestoreCommittedLogs stays off:
+// with it the library skips configuration entries at start.
+func baseConfig(self rpc.ServerID, t Timers, logger hclog.Logger) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = self.Raft()
+	c.HeartbeatTimeout, c.ElectionTimeout = t.Heartbeat, t.Election
+	c.LeaderLeaseTimeout, c.CommitTimeout = t.Lease, t.Commit
+	c.MaxAppendEntries, c.BatchApplyCh = maxAppendEntries, true
+	c.ShutdownOnRemove = false
+	c.NoLegacyTelemetry = true
+	c.Logger = logger
+	return c
+}
+
+// partitionConfig never snapshots or compacts by itself: the group writes
+// snapshots at segment ends, and trimming is the partition's.
+func partitionConfig(self rpc.ServerID, t Timers, logger hclog.Logger) *raft.Config {
+	c := baseConfig(self, t.or(Timers{3 * time.Second, 3 * time.Second, 2 * time.Second, 250 * time.Millisecond}), logger)
+	c.TrailingLogs, c.SnapshotThreshold = never, never
+	c.SnapshotInterval = 24 * time.Hour
+	return c
+}
+
+// configuration is the founding membership: voters only.
+func configuration(ids []rpc.ServerID) raft.Configuration {
+	var c raft.Configuration
+	for _, id := range ids {
+		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: id.Raft(), Address: id.Address()})
+	}
+	return c
+}
+
+// decodeConfiguration is the library's, without its panic.
+func decodeConfiguration(b []byte) (c raft.Configuration, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("undecodable configuration: %v", r)
+		}
+	}()
+	return raft.DecodeConfiguration(b), nil
+}

@@ -1,0 +1,368 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"gopherlog/cluster/rpc"
+)
+
+// core is what a partition's group and the control group have in common: one
+// raft instance, the fate of own proposals, leadership and membership.
+//
+// Goroutines: raft's main goroutine calls store and, through the observer,
+// changed; raft's FSM goroutine calls complete; loop is the core's own. The
+// locks are leaves: nothing is called while one is held.
+type core struct {
+	host
+	queue
+
+	id     rpc.GroupID
+	self   rpc.ServerID
+	node   *rpc.Node
+	logger *slog.Logger
+	now    func() time.Time
+
+	appliedIndex atomic.Uint64 // last index that the FSM consumed
+	lastIndex    func() uint64
+	suspect      atomic.Bool
+	stalled      atomic.Bool
+	stall        *time.Timer // runs while a log write does
+
+	own, done []*Proposal // scratch of raft's main and FSM goroutine
+
+	wake chan struct{} // loop looks at the state
+	quit chan struct{}
+	wg   sync.WaitGroup // loop, barriers, housekeeping
+
+	watchMu  sync.Mutex
+	watchers []func(Status)
+	shown    Status // last published; loop's
+
+	sync syncTracker
+	obs  Observer
+}
+
+func (c *core) init() {
+	c.queue.init()
+	c.wake, c.quit = make(chan struct{}, 1), make(chan struct{})
+	c.ended = make(chan struct{})
+	c.host.changed, c.host.stirred = c.changed, c.stir
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	c.stall = time.AfterFunc(time.Hour, c.onStall)
+	c.stall.Stop()
+}
+
+// mayCampaign answers a request to campaign at once: only a follower may.
+func (c *core) mayCampaign() bool {
+	r := c.raft()
+	return r != nil && r.State() == raft.Follower && !c.sealed.Load() && !c.suspect.Load()
+}
+
+// stir wakes the loop.
+func (c *core) stir() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// changed follows raft's state. A term ends here, on raft's main goroutine,
+// before that can store anybody else's entry.
+func (c *core) changed(r *raft.Raft, s raft.RaftState) {
+	if s != raft.Leader {
+		never, unknown := c.sweep(r.CommitIndex())
+		finish(never, ErrNotLeader)
+		finish(unknown, ErrLost)
+	}
+	c.stir()
+}
+
+// finish tells proposers about the end of their proposals.
+func finish(ps []*Proposal, err error) {
+	for _, p := range ps {
+		if p.Done != nil {
+			p.Done(p.base, err)
+		}
+	}
+}
+
+// store is the frame of StoreLogs: recognise own proposals, write, tell them.
+func (c *core) store(logs []*raft.Log, write func() error, end func() int64) error {
+	c.wait()
+	if c.sealed.Load() {
+		return errSealed
+	}
+	if err := c.failure(); err != nil {
+		return err
+	}
+	c.stall.Reset(stallAfter)
+	own, lost := c.claim(logs, c.own[:0])
+	c.own = own
+	finish(lost, ErrNotLeader)
+	leads := c.beginTerm(logs)
+	err := write()
+	c.stall.Stop()
+	c.unstall()
+	if err != nil {
+		finish(c.unclaim(own), fmt.Errorf("%w: append failed: %w", ErrNotLeader, err))
+		return err
+	}
+	c.appended(own, end())
+	for _, p := range own {
+		if p.Appended != nil {
+			p.Appended(p.base)
+		}
+	}
+	if leads {
+		c.wg.Add(1)
+		go c.barrier(logs[0].Term)
+	}
+	return nil
+}
+
+// beginTerm opens the queue when the entry is the no-op with which this replica
+// begins to lead.
+func (c *core) beginTerm(logs []*raft.Log) bool {
+	if logs[0].Type != raft.LogNoop || c.raft().State() != raft.Leader {
+		return false
+	}
+	c.lead(logs[0].Term)
+	c.sync.begin(c.now(), logs[0].Index)
+	return true
+}
+
+// barrier proposes the entry whose application proves that everything before
+// the term is applied; only then are proposals let in.
+func (c *core) barrier(term uint64) {
+	defer c.wg.Done()
+	p := &Proposal{Term: term}
+	p.Done = func(_ int64, err error) {
+		if err == nil && c.serve(term) {
+			c.stir()
+		}
+	}
+	if _, _, err := c.enter([]*Proposal{p}, c.now(), true); err == nil && p.state == stateQueued {
+		c.raft().ApplyLog(p.payload(), 0)
+	}
+}
+
+// Propose hands one proposal to raft; see ProposeBatch.
+func (c *core) propose(p *Proposal) error { return c.proposeBatch([]*Proposal{p}) }
+
+func (c *core) proposeBatch(ps []*Proposal) error {
+	for {
+		if err := c.refusal(); err != nil {
+			return err
+		}
+		stale, wait, err := c.enter(ps, c.now(), false)
+		if err != nil {
+			return err
+		}
+		if wait != nil {
+			<-wait // closed when the transfer ends, succeeds or the group closes
+			continue
+		}
+		r := c.raft()
+		for _, p := range ps {
+			if !isStale(stale, p) {
+				r.ApplyLog(p.payload(), 0)
+			}
+		}
+		finish(stale, ErrNotLeader)
+		return nil
+	}
+}
+
+func isStale(stale []*Proposal, p *Proposal) bool {
+	for _, s := range stale {
+		if s == p {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *core) refusal() error {
+	if err := c.failure(); err != nil {
+		return err
+	}
+	if c.stalled.Load() {
+		return ErrStalled
+	}
+	return nil
+}
+
+// complete ends own proposals up to an applied index.
+func (c *core) complete(index uint64) {
+	c.done = c.applied(index, c.done[:0])
+	if c.obs != nil && len(c.done) > 0 {
+		now := c.now()
+		for _, p := range c.done {
+			c.obs.Committed(now.Sub(p.begun))
+		}
+	}
+	c.appliedIndex.Store(index)
+	finish(c.done, nil)
+	clear(c.done)
+}
+
+// onStall runs when a log write takes too long: the group falls silent, so
+// that the others elect a leader whose disk answers.
+func (c *core) onStall() {
+	c.stalled.Store(true)
+	c.logger.Warn("log write does not return, group falls silent", "group", c.id, "after", stallAfter)
+	c.node.SetStalled(c.id, true)
+	c.stir()
+}
+
+func (c *core) unstall() {
+	if c.stalled.CompareAndSwap(true, false) {
+		c.node.SetStalled(c.id, false)
+		c.stir()
+	}
+}
+
+// loop calls step after every event and at least once per interval, because
+// events may come before somebody listens to them.
+func (c *core) loop(step func(tick bool)) {
+	defer c.wg.Done()
+	t := time.NewTicker(reconcileEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-c.wake:
+			step(false)
+		case <-t.C:
+			step(true)
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+// reconcile publishes the status if it changed. It also repairs the queue,
+// should raft have left the term unnoticed.
+func (c *core) reconcile(tick bool) {
+	r := c.raft()
+	if term, _ := c.leading(); tick && term != 0 && r != nil && r.State() != raft.Leader {
+		c.changed(r, r.State())
+	}
+	if tick {
+		c.sync.sample(c.now(), c.lastIndex())
+	}
+	s := c.status()
+	if !s.differs(c.shown) {
+		return
+	}
+	if c.obs != nil && s.Ready != c.shown.Ready {
+		c.obs.Elected(s.Ready)
+	}
+	c.shown = s
+	c.watchMu.Lock()
+	fns := c.watchers
+	c.watchMu.Unlock()
+	for _, fn := range fns {
+		fn(s)
+	}
+}
+
+func (c *core) watch(fn func(Status)) {
+	c.watchMu.Lock()
+	c.watchers = append(c.watchers[:len(c.watchers):len(c.watchers)], fn)
+	c.watchMu.Unlock()
+	c.stir()
+}
+
+// differs reports a change that watchers want to know of.
+func (s Status) differs(o Status) bool {
+	return s.Role != o.Role || s.Term != o.Term || s.Leader != o.Leader || s.Ready != o.Ready ||
+		s.Suspect != o.Suspect || s.Stalled != o.Stalled || (s.Failed == nil) != (o.Failed == nil)
+}
+
+func (c *core) status() Status {
+	s := Status{
+		Role: Stopped, LastIndex: c.lastIndex(), AppliedIndex: c.appliedIndex.Load(),
+		Suspect: c.suspect.Load(), Stalled: c.stalled.Load(), Failed: c.failure(),
+	}
+	r := c.raft()
+	if r == nil {
+		return s
+	}
+	s.Term, s.CommitIndex = r.CurrentTerm(), r.CommitIndex()
+	switch r.State() {
+	case raft.Follower:
+		s.Role = Follower
+	case raft.Candidate:
+		s.Role = Candidate
+	case raft.Leader:
+		s.Role = Leader
+	}
+	_, leader := r.LeaderWithID()
+	s.Leader = rpc.ServerID(leader)
+	if term, ready := c.leading(); term != 0 && s.Role == Leader {
+		s.Term, s.Ready, s.Leader = term, ready, c.self
+	}
+	return s
+}
+
+// members returns the latest known membership, committed or not.
+func (c *core) members() []Member {
+	r := c.raft()
+	if r == nil {
+		return nil
+	}
+	servers := r.GetConfiguration().Configuration().Servers
+	out := make([]Member, len(servers))
+	for i, s := range servers {
+		out[i] = Member{ID: rpc.ServerID(s.ID), Voter: s.Suffrage == raft.Voter}
+	}
+	return out
+}
+
+func (c *core) voters() []rpc.ServerID {
+	var out []rpc.ServerID
+	for _, m := range c.members() {
+		if m.Voter {
+			out = append(out, m.ID)
+		}
+	}
+	return out
+}
+
+// shut ends raft and all goroutines; proposals under way are given up.
+func (c *core) shut(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.stop() }()
+	var err error
+	select {
+	case err = <-stopped:
+	case <-ctx.Done():
+		err = fmt.Errorf("stop raft: %w", ctx.Err())
+	}
+	never, unknown := c.queue.close(ErrClosed)
+	finish(never, ErrClosed)
+	finish(unknown, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+	if c.failure() != nil {
+		<-c.ended
+	}
+	close(c.quit)
+	c.wg.Wait()
+	c.stall.Stop()
+	if errors.Is(err, raft.ErrRaftShutdown) {
+		err = nil
+	}
+	return err
+}
