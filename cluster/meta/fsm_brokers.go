@@ -16,7 +16,7 @@ func (d *draft) initCluster(op *metapb.InitCluster) *metapb.Outcome {
 
 // registerBroker ends a draining mark, keeps a fence, and when the disk is another one than before replaces the broker in the groups.
 func (d *draft) registerBroker(b *metapb.Broker) *metapb.Outcome {
-	if b.GetId() < 0 || b.GetIncarnation() == 0 {
+	if b.GetId() < 1 || b.GetIncarnation() == 0 {
 		return refuse(metapb.Code_INVALID_REQUEST, "broker %d without a valid id and incarnation", b.GetId())
 	}
 	n := brokerFromPB(b)

@@ -21,9 +21,10 @@ func (d *draft) publishLeader(u *metapb.LeaderUpdate) {
 	p.Leader, p.Term, p.ISR = l.Leader, l.Term, l.ISR
 }
 
-// accepts says whether u is at least as new as what is known: a term has one leader, and a newer term wins.
+// accepts says whether u is at least as new as what is known: a term has one leader, and a newer term wins. A word that names
+// brokers without a replica comes from another assignment.
 func (p *PartitionInfo) accepts(u LeaderUpdate) bool {
-	if !p.Has(u.Leader) {
+	if !p.Has(u.Leader) || slices.ContainsFunc(u.ISR, func(id NodeID) bool { return !p.Has(id) }) {
 		return false
 	}
 	return u.Term > p.Term || u.Term == p.Term && (p.Leader == u.Leader || p.Leader == NoLeader)

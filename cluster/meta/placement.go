@@ -76,7 +76,11 @@ func (p *placer) place(n, rf int) ([][]NodeID, *metapb.Outcome) {
 
 func (p *placer) next(rf int) []NodeID {
 	leader := slices.MinFunc(p.live, func(a, b *seat) int {
-		return cmp.Or(cmp.Compare(a.leads, b.leads), cmp.Compare(a.replicas, b.replicas), cmp.Compare(a.pos, b.pos))
+		leads, replicas := cmp.Compare(a.leads, b.leads), cmp.Compare(a.replicas, b.replicas)
+		if rf == 1 { // the only chance to even out replicas: followers will not
+			leads, replicas = replicas, leads
+		}
+		return cmp.Or(leads, replicas, cmp.Compare(a.pos, b.pos))
 	})
 	chosen := []*seat{leader}
 	for _, pool := range [][]*seat{p.live, p.spare} {

@@ -1,0 +1,85 @@
+package meta
+
+import (
+	"context"
+	"slices"
+
+	"gopherlog/cluster/rpc"
+)
+
+// Network is what the controller needs of rpc.Node.
+type Network interface {
+	Handle(method string, h rpc.Handler)
+	Call(ctx context.Context, to NodeID, method string, req []byte) ([]byte, error)
+	Alive(id NodeID) bool
+	Peers() map[NodeID]string
+	SetPeer(id NodeID, addr string)
+}
+
+// Member is one server of the control group.
+type Member struct {
+	ID    rpc.ServerID
+	Voter bool
+}
+
+// Control is what the controller needs of the control group; OnReplica gives the real one.
+type Control interface {
+	// Apply proposes a command and returns what the state machine answered. An error is ambiguous: the command may yet take effect.
+	Apply(ctx context.Context, cmd []byte) (any, error)
+	// Barrier returns when this leader has applied everything that was committed before.
+	Barrier(ctx context.Context) error
+	// Leader is "" while none is known.
+	Leader() rpc.ServerID
+	IsLeader() bool
+	Members() []Member
+	AddNonvoter(ctx context.Context, id rpc.ServerID) error
+	AddVoter(ctx context.Context, id rpc.ServerID) error
+	RemoveServer(ctx context.Context, id rpc.ServerID) error
+	// CaughtUp says, on the leader, whether id holds everything that is committed.
+	CaughtUp(id rpc.ServerID) bool
+	TransferTo(ctx context.Context, id rpc.ServerID) error
+	Close(ctx context.Context) error
+}
+
+// FSM is the state machine that the control group drives: one goroutine, in log order.
+type FSM interface {
+	Apply(index uint64, cmd []byte) any
+	Snapshot() []byte
+	Restore(state []byte) error
+}
+
+// maxControlVoters bounds who votes; further nodes follow the control group without a vote.
+const maxControlVoters = 7
+
+// step is the next thing to do so that a node becomes a member of the control group.
+type step int
+
+const (
+	stepDone step = iota
+	stepRemove
+	stepAdd
+	stepPromote
+)
+
+// nextStep looks at the members and says what is missing for joining to be one of them, and whom that concerns. An older incarnation
+// of the same node leaves first: it has forgotten nothing that counts, since its disk is gone, and two would be one vote too many.
+func nextStep(members []Member, joining rpc.ServerID) (step, rpc.ServerID) {
+	voters := 0
+	for _, m := range members {
+		if m.ID != joining && m.ID.Node() == joining.Node() {
+			return stepRemove, m.ID
+		}
+		if m.Voter {
+			voters++
+		}
+	}
+	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == joining })
+	switch {
+	case at < 0:
+		return stepAdd, joining
+	case members[at].Voter || voters >= maxControlVoters:
+		return stepDone, joining
+	default:
+		return stepPromote, joining
+	}
+}
