@@ -29,6 +29,12 @@ type group interface {
 	WaitCommittedOn(n int, index uint64, fn func(error)) (cancel func())
 	Campaign() error
 	TransferTo(ctx context.Context, target rpc.ServerID) error
+	Members() []replica.Member
+	Match(peer rpc.ServerID) (index uint64, lastContact time.Time)
+	AddNonvoter(ctx context.Context, id rpc.ServerID) error
+	AddVoter(ctx context.Context, id rpc.ServerID) error
+	RemoveServer(ctx context.Context, id rpc.ServerID) error
+	Watch(fn func(replica.Status))
 	Close(ctx context.Context) error
 }
 
@@ -56,6 +62,9 @@ type Partition struct {
 	trimmed    func(*Partition)
 
 	settings atomic.Pointer[Settings]
+	assigned atomic.Pointer[meta.PartitionInfo]
+	opened   time.Time
+	fresh    bool // created, not reopened
 
 	stateMu   sync.Mutex // guards producers
 	producers *producer.State
@@ -73,7 +82,7 @@ type Partition struct {
 	waiters map[*Waiter]struct{}
 	parked  atomic.Int32 // len(waiters), read without the lock
 
-	marks *offsetMarks
+	marks offsetMarks
 	stats counters
 }
 
@@ -141,6 +150,9 @@ func (p *Partition) InSyncNodes() []rpc.NodeID {
 	}
 	return nodes
 }
+
+// watch begins to follow the group's leadership.
+func (p *Partition) watch() { p.group.Watch(p.onStatus) }
 
 // onStatus follows the group's leadership. It is called by the group after the barrier and by its reconcile; it does not
 // block.

@@ -1,0 +1,63 @@
+package partition
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// controlTimeout bounds the replication of one control entry that nobody waits for.
+const controlTimeout = 5 * time.Second
+
+// housekeepLoop removes files below log starts that moved, and lets leaders propose what retention and expiry want gone.
+func (m *Manager) housekeepLoop() {
+	tick := time.NewTicker(m.cfg.RetentionEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-m.trimKick:
+			for p := range m.untidy.take() {
+				m.trimFiles(p)
+			}
+		case <-tick.C:
+			all := m.All()
+			parallel(atOnce, len(all), func(i int) { m.tidy(all[i]) })
+		}
+	}
+}
+
+func (m *Manager) tidy(p *Partition) {
+	ctx, cancel := context.WithTimeout(m.ctx, controlTimeout)
+	defer cancel()
+	now := m.cfg.Now()
+	if err := p.retain(ctx, now, m.mayTrim); err != nil {
+		m.logger.Debug("retention", "partition", p.label, "error", err)
+	}
+	if err := p.expireProducers(ctx, now); err != nil {
+		m.logger.Debug("producer expiry", "partition", p.label, "error", err)
+	}
+	m.trimFiles(p) // again: a snapshot that was missing may be there now
+}
+
+func (m *Manager) trimFiles(p *Partition) {
+	if err := p.trimFiles(); err != nil {
+		m.logger.Warn("remove segments below the log start", "partition", p.label, "error", err)
+	}
+}
+
+// mayTrim says whether every live follower is in sync, so that none would need the segments that go; a disk that runs full
+// overrides it.
+func (m *Manager) mayTrim(p *Partition) bool {
+	if m.cfg.DiskLow() {
+		return true
+	}
+	fit := p.InSyncNodes()
+	for _, s := range p.group.Voters() {
+		if n := s.Node(); n != m.node && m.cfg.Node.Alive(n) && !slices.Contains(fit, n) {
+			return false
+		}
+	}
+	return true
+}
