@@ -90,7 +90,7 @@ func OpenControl(cfg ControlConfig) (*Control, error) {
 	c.lastIndex = c.log.last
 	c.host.logs, c.host.stable, c.host.snaps, c.host.fsm = c.log, stable, c.snap, &controlFSM{c}
 	c.host.config, c.host.attach = c.raftConfig, c.attachNode
-	c.host.founders = cfg.Bootstrap
+	c.host.founders, c.host.mayVote = cfg.Bootstrap, c.mayVote
 	if err := c.start(); err != nil {
 		return nil, err
 	}
@@ -118,13 +118,10 @@ func (c *Control) raftConfig() *raft.Config {
 }
 
 func (c *Control) attachNode() rpc.GroupTransport {
-	return &guarded{
-		GroupTransport: c.node.Group(c.id, c.self, controlView{c.log, c.snap}, rpc.GroupOptions{
-			MayCampaign: c.mayCampaign,
-			Suspect:     c.sealed.Load,
-		}),
-		mute: c.mayVote,
-	}
+	return c.node.Group(c.id, c.self, controlView{c.log, c.snap}, rpc.GroupOptions{
+		MayCampaign: c.mayCampaign,
+		Suspect:     c.sealed.Load,
+	})
 }
 
 // step is the loop's: replace an instance that installed a snapshot, publish.
@@ -284,7 +281,7 @@ func (f *controlFSM) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
-	if f.c.raft() != nil {
+	if !f.c.booting.Load() {
 		f.c.seal()
 		defer f.c.stir()
 		if err := f.c.log.wipe(); err != nil {

@@ -32,6 +32,7 @@ type core struct {
 
 	appliedIndex atomic.Uint64 // last index that the FSM consumed
 	lastIndex    func() uint64
+	led          atomic.Bool // was leader since it was opened
 	suspect      atomic.Bool
 	stalled      atomic.Bool
 	stall        *time.Timer // runs while a log write does
@@ -82,7 +83,9 @@ func (c *core) stir() {
 // changed follows raft's state. A term ends here, on raft's main goroutine,
 // before that can store anybody else's entry.
 func (c *core) changed(r *raft.Raft, s raft.RaftState) {
-	if s != raft.Leader {
+	if s == raft.Leader {
+		c.led.Store(true)
+	} else {
 		never, unknown := c.sweep(r.CommitIndex())
 		finish(never, ErrNotLeader)
 		finish(unknown, ErrLost)
@@ -139,6 +142,7 @@ func (c *core) beginTerm(logs []*raft.Log) bool {
 	if logs[0].Type != raft.LogNoop || c.raft().State() != raft.Leader {
 		return false
 	}
+	c.led.Store(true)
 	c.lead(logs[0].Term)
 	c.sync.begin(c.now(), logs[0].Index)
 	return true

@@ -27,18 +27,21 @@ type host struct {
 	founders []rpc.ServerID
 	// attach opens the group's transport handle for one instance.
 	attach func() rpc.GroupTransport
+	// mayVote returns why this replica must not vote or campaign, nil if it may.
+	mayVote func() error
 	// changed is called on the goroutine that changed raft's state: raft's
 	// main goroutine, or whoever shuts down. It must not block.
 	changed func(r *raft.Raft, s raft.RaftState)
 	// stirred is called when the known leader changed. It must not block.
 	stirred func()
 
-	cur    atomic.Pointer[instance]
-	open   atomic.Pointer[chan struct{}] // closed when cur may be relied on
-	sealed atomic.Bool
-	failed atomic.Pointer[error]
-	ending sync.Once
-	ended  chan struct{} // closed when storage failure has stopped raft
+	cur     atomic.Pointer[instance]
+	open    atomic.Pointer[chan struct{}] // closed when cur may be relied on
+	booting atomic.Bool                   // NewRaft restores; nothing of it comes from a leader
+	sealed  atomic.Bool
+	failed  atomic.Pointer[error]
+	ending  sync.Once
+	ended   chan struct{} // closed when storage failure has stopped raft
 }
 
 type instance struct {
@@ -53,7 +56,8 @@ func (h *host) start() error {
 	gate := make(chan struct{})
 	h.open.Store(&gate)
 	h.sealed.Store(false)
-	trans := h.attach()
+	trans := &guarded{GroupTransport: h.attach(), host: h}
+	h.booting.Store(true)
 	r, err := h.newRaft(trans)
 	if err != nil {
 		trans.Abort()
@@ -67,7 +71,7 @@ func (h *host) start() error {
 
 // newRaft runs NewRaft on a goroutine of its own, which a storage error ends
 // (see fail) where the library would panic.
-func (h *host) newRaft(trans rpc.GroupTransport) (r *raft.Raft, err error) {
+func (h *host) newRaft(trans raft.Transport) (r *raft.Raft, err error) {
 	done := make(chan struct{})
 	err = errors.New("raft did not start")
 	go func() {

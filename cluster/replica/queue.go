@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"gopherlog/engine/log"
 	"gopherlog/engine/record"
 )
 
@@ -26,7 +27,24 @@ const (
 	extLen  = 10
 )
 
-var storedExt = [...][]byte{nil, {extCtrl}, {extVoid}, {extBarrier}}
+// kindMask separates the kind from log.RollFlag.
+const kindMask = log.RollFlag - 1
+
+// storedExt returns what is stored for a kind. The bytes are shared.
+func storedExt(kind byte) []byte {
+	if kind == 0 {
+		return nil
+	}
+	return extTable[kind : kind+1 : kind+1]
+}
+
+// extTable holds every byte at its own place.
+var extTable = func() (t [256]byte) {
+	for i := range t {
+		t[i] = byte(i)
+	}
+	return t
+}()
 
 type proposalState uint8
 
@@ -92,6 +110,9 @@ func (p *Proposal) mark(barrier bool) {
 		kind = extBarrier
 	case p.Data == nil:
 		kind = extCtrl
+		if p.Roll {
+			kind |= log.RollFlag
+		}
 	}
 	p.ext[0], p.ext[1] = extMark, kind
 	binary.BigEndian.PutUint64(p.ext[2:], p.seq)
@@ -127,15 +148,15 @@ func (q *queue) claim(logs []*raft.Log, own []*Proposal) (stored, lost []*Propos
 		p := q.queued[seq]
 		delete(q.queued, seq)
 		if p == nil || p.Term != l.Term {
-			l.Data, l.Extensions = nil, storedExt[extVoid]
+			l.Data, l.Extensions = nil, storedExt(extVoid)
 			if p != nil {
 				p.state = stateDone
 				lost = append(lost, p)
 			}
 			continue
 		}
-		l.Extensions = storedExt[kind]
-		p.index, p.term, p.state = l.Index, l.Term, stateStored
+		l.Extensions = storedExt(kind)
+		p.index, p.state = l.Index, stateStored
 		q.stored = append(q.stored, p)
 		own = append(own, p)
 	}

@@ -201,6 +201,8 @@ type Status struct {
 type Proposal struct {
 	Data []byte // one unstamped v2 batch (base offset negative); or
 	Ctrl []byte // a control entry
+	// Roll, with Ctrl, makes the log start a new segment behind the entry.
+	Roll bool
 
 	// Term is the term in which the caller checked the proposal. It is stored
 	// in that term or not at all.
@@ -219,7 +221,6 @@ type Proposal struct {
 	User any
 
 	index uint64 // set when stored
-	term  uint64
 	state proposalState
 	seq   uint64
 	base  int64

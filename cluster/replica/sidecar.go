@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -107,5 +106,3 @@ func SameBoot(db *kv.DB, id rpc.GroupID, bootID string) (bool, error) {
 	r, found, err := loadRun(db, id)
 	return !found || r.bootID == bootID || r.flags&runClean != 0, err
 }
-
-var be = binary.BigEndian

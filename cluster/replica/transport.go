@@ -6,23 +6,31 @@ import (
 	"gopherlog/cluster/rpc"
 )
 
-// guarded keeps a replica that must not vote from asking for votes.
+// guarded is a group's transport as the library gets it.
 type guarded struct {
 	rpc.GroupTransport
-	mute func() error
+	host *host
 }
 
-// RequestVote refuses while the replica is mute.
+// SetHeartbeatHandler drops the handler. The library's fast path changes the
+// term on the transport's goroutine while the main goroutine appends, and two
+// replicas then hold different entries at one index and term. Heartbeats come
+// through Consumer instead.
+//
+// It is also the library's last call before it starts its goroutines.
+func (t *guarded) SetHeartbeatHandler(func(raft.RPC)) { t.host.booting.Store(false) }
+
+// RequestVote refuses while the replica must not campaign.
 func (t *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := t.mute(); err != nil {
+	if err := t.host.mayVote(); err != nil {
 		return err
 	}
 	return t.GroupTransport.RequestVote(id, to, args, resp)
 }
 
-// RequestPreVote refuses while the replica is mute.
+// RequestPreVote refuses while the replica must not campaign.
 func (t *guarded) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := t.mute(); err != nil {
+	if err := t.host.mayVote(); err != nil {
 		return err
 	}
 	return t.GroupTransport.RequestPreVote(id, to, args, resp)

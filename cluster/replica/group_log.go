@@ -1,0 +1,124 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"gopherlog/engine/log"
+)
+
+type raftLog = raft.Log
+
+// groupLog is the library's view of a partition's log.
+type groupLog struct {
+	g       *Group
+	entries []log.Entry // scratch of raft's main goroutine
+}
+
+// IsMonotonic says that the log cannot have gaps.
+func (l *groupLog) IsMonotonic() bool { return true }
+
+// FirstIndex answers 0, "no entries". The library asks for it to compact, which
+// it never may, and to read the oldest entry of every led group every ten
+// seconds for a metric, which would pull cold batches from the disk.
+func (l *groupLog) FirstIndex() (uint64, error) { return 0, nil }
+
+// LastIndex returns 0 for a log that holds nothing behind its base: the
+// snapshot stands for the base.
+func (l *groupLog) LastIndex() (uint64, error) {
+	last := l.g.log.LastIndex()
+	if last < l.g.log.FirstIndex() {
+		return 0, nil
+	}
+	return last, nil
+}
+
+func toRaft(e *log.Entry, out *raft.Log) {
+	*out = raft.Log{Index: e.Index, Term: e.Term, Type: raft.LogType(e.Type), Data: e.Data, Extensions: e.Ext}
+}
+
+// GetLog returns an entry; of the index before the first only the term, which
+// the library needs to send the first. Exactly raft.ErrLogNotFound makes the
+// leader send a snapshot instead. Damage ends this group's raft.
+func (l *groupLog) GetLog(index uint64, out *raft.Log) error {
+	var e log.Entry
+	var err error
+	if l.g.led.Load() || l.g.cfg.NeedData {
+		e, err = l.g.log.Entry(index)
+	} else {
+		e, err = l.g.log.EntryHeader(index)
+	}
+	switch {
+	case err == nil:
+		toRaft(&e, out)
+		return nil
+	case errors.Is(err, log.ErrNotFound):
+		return l.base(index, out)
+	case errors.Is(err, log.ErrTruncated), errors.Is(err, log.ErrClosed):
+		return err
+	}
+	l.g.failAndExit(fmt.Errorf("read entry %d: %w", index, err))
+	return err
+}
+
+func (l *groupLog) base(index uint64, out *raft.Log) error {
+	if index == 0 || index+1 != l.g.log.FirstIndex() {
+		return raft.ErrLogNotFound
+	}
+	term, err := l.g.log.Term(index)
+	if err != nil {
+		return raft.ErrLogNotFound
+	}
+	*out = raft.Log{Index: index, Term: term, Type: raft.LogNoop}
+	return nil
+}
+
+// StoreLog appends the founding configuration, before raft runs.
+func (l *groupLog) StoreLog(e *raft.Log) error { return l.append([]*raft.Log{e}) }
+
+// StoreLogs appends what raft dispatches as leader or accepts as follower. A
+// failure leaves no trace, as the library goes on to use the same indexes.
+func (l *groupLog) StoreLogs(logs []*raft.Log) error {
+	err := l.g.store(logs, func() error { return l.append(logs) }, l.g.log.EndOffset)
+	if err == nil {
+		l.g.onStored(logs[len(logs)-1].Index)
+		return nil
+	}
+	if cause := l.g.log.Failed(); cause != nil {
+		l.g.fail(cause) // never tried again
+	}
+	return err
+}
+
+func (l *groupLog) append(logs []*raft.Log) error {
+	l.entries = l.entries[:0]
+	for _, e := range logs {
+		if len(e.Extensions) > 0 && e.Extensions[0] == extMark {
+			return fmt.Errorf("entry %d carries a proposal's mark", e.Index)
+		}
+		l.entries = append(l.entries, log.Entry{Index: e.Index, Term: e.Term, Type: uint8(e.Type), Data: e.Data, Ext: e.Extensions})
+	}
+	err := l.g.log.Append(l.entries)
+	clear(l.entries)
+	return err
+}
+
+// DeleteRange removes a suffix that contradicts the leader. The only other use
+// is to empty the log after an installed snapshot, which Restore has done.
+func (l *groupLog) DeleteRange(from, to uint64) error {
+	l.g.wait()
+	if l.g.sealed.Load() {
+		return nil
+	}
+	if last := l.g.log.LastIndex(); to != last {
+		return fmt.Errorf("delete entries %d to %d of a log that ends at %d: not a suffix", from, to, last)
+	}
+	if err := l.g.log.TruncateSuffix(from); err != nil {
+		err = fmt.Errorf("truncate log from %d: %w", from, err)
+		l.g.fail(err)
+		return err
+	}
+	return nil
+}
