@@ -109,3 +109,15 @@ func (r *Recorder) mergeInto(s *Series) {
 	s.negative += r.series.negative
 	s.beyond += r.series.beyond
 }
+
+// mergeInterval adds what was recorded so far for interval i to h.
+func (r *Recorder) mergeInterval(i int, h *hdrhistogram.PackedHistogram) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i == r.hotAt {
+		r.fold()
+	}
+	if i >= 0 && i < len(r.sparse) && r.sparse[i] != nil {
+		mustMerge(h, r.sparse[i])
+	}
+}

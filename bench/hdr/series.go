@@ -101,3 +101,12 @@ func (s *Series) Negative() int64 { return s.negative }
 
 // Beyond counts latencies above a day, which were recorded as a day.
 func (s *Series) Beyond() int64 { return s.beyond }
+
+// MergeLast adds up one interval of several recorders, which go on recording: a glance while a run goes on.
+func MergeLast(interval int, recorders ...*Recorder) *Histogram {
+	h := newPacked()
+	for _, r := range recorders {
+		r.mergeInterval(interval, h)
+	}
+	return &Histogram{h}
+}

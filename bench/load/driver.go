@@ -53,6 +53,7 @@ type ProducerConfig struct {
 	Idempotent      bool
 	Retries         int           // -1 = until DeliveryTimeout
 	DeliveryTimeout time.Duration // a message without outcome fails after it
+	RequestTimeout  time.Duration // a request without answer fails after it
 	Inflight        int           // requests per broker
 	Linger          time.Duration
 	BatchBytes      int

@@ -52,21 +52,6 @@ func (s *Scenario) YAML() []byte { panic("soon") }
 // Label is a short name of the cell: the values of its axes, or the scenario's name where nothing is swept.
 func (c Cell) Label() string { panic("soon") }
 
-// Start is the moment at which a phase begins.
-func (p Phases) Start(phase string) time.Duration { panic("soon") }
-
-// End is the moment at which a phase ends; of drain, the latest moment.
-func (p Phases) End(phase string) time.Duration { panic("soon") }
-
-// Of names the phase of a moment; drain from the end of the load on.
-func (p Phases) Of(t time.Duration) string { panic("soon") }
-
-// Sending is how long load is offered: all phases but drain.
-func (p Phases) Sending() time.Duration { panic("soon") }
-
-// Moment places a fault on the timeline.
-func (p Phases) Moment(at At) time.Duration { panic("soon") }
-
 // Holds says whether a measured value (seconds, count, share, per second) meets the line.
 func (e Expect) Holds(v float64) bool { panic("soon") }
 

@@ -1,0 +1,112 @@
+package load
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"gopherlog/bench/scenario"
+)
+
+// HeaderBytes is the header of every value: the shortest value.
+const HeaderBytes = 48
+
+// The header, little endian, drawn in docs/FORMATS.md:
+//
+//	0 "GL"  2 version  3 flags  4 CRC-32C of all that follows  8 run  16 producer  18 session
+//	20 partition  24 lane sequence  32 intended time  40 value length  44 zero
+const (
+	payloadVersion = 1
+	flagProbe      = 1 // a prober's message: no lane, not judged
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A header identifies one message. A lane is (producer, session, partition); sequences count up in it from 0 without gaps.
+type header struct {
+	Flags     uint8
+	Run       uint64
+	Producer  uint16
+	Session   uint16
+	Partition uint32 // index into the trial's partitions
+	Sequence  uint64
+	Intended  time.Duration // on the trial's clock
+}
+
+// seal writes the header into value, whose body is in place already, and the checksum over both.
+func (h *header) seal(value []byte) {
+	_ = value[HeaderBytes-1]
+	value[0], value[1], value[2], value[3] = 'G', 'L', payloadVersion, h.Flags
+	le := binary.LittleEndian
+	le.PutUint64(value[8:], h.Run)
+	le.PutUint16(value[16:], h.Producer)
+	le.PutUint16(value[18:], h.Session)
+	le.PutUint32(value[20:], h.Partition)
+	le.PutUint64(value[24:], h.Sequence)
+	le.PutUint64(value[32:], uint64(h.Intended))
+	le.PutUint32(value[40:], uint32(len(value)))
+	le.PutUint32(value[44:], 0)
+	le.PutUint32(value[4:], crc32.Checksum(value[8:], castagnoli))
+}
+
+// open reads a sealed value. ours is false where it does not look like a message of this harness, sound where its checksum fails.
+func (h *header) open(value []byte) (ours, sound bool) {
+	if len(value) < HeaderBytes || value[0] != 'G' || value[1] != 'L' || value[2] != payloadVersion {
+		return false, false
+	}
+	le := binary.LittleEndian
+	*h = header{Flags: value[3], Run: le.Uint64(value[8:]), Producer: le.Uint16(value[16:]), Session: le.Uint16(value[18:]),
+		Partition: le.Uint32(value[20:]), Sequence: le.Uint64(value[24:]), Intended: time.Duration(le.Uint64(value[32:]))}
+	sound = le.Uint32(value[40:]) == uint32(len(value)) && le.Uint32(value[4:]) == crc32.Checksum(value[8:], castagnoli)
+	return true, sound
+}
+
+// bodies makes values: a stretch of a pool of bytes of the wanted entropy.
+type bodies struct {
+	pool      []byte
+	fixed     int
+	mu, sigma float64 // of the log-normal
+	upper     int
+	rnd       *rand.Rand
+}
+
+const (
+	poolBytes  = 1 << 20
+	grainBytes = 64 // entropy is mixed in grains, so that every value has its share
+	p99Sigmas  = 2.3263478740408408
+	maxValue   = 1 << 20 // what brokers accept by default is about that much
+)
+
+func newBodies(v scenario.Value, seed int64, producer int) *bodies {
+	b := &bodies{fixed: int(v.Size.Fixed), rnd: rand.New(rand.NewPCG(uint64(seed), 0x76616c<<16|uint64(producer)))}
+	if b.fixed == 0 {
+		b.mu = math.Log(float64(v.Size.Median))
+		b.sigma = (math.Log(float64(v.Size.P99)) - b.mu) / p99Sigmas
+	}
+	b.upper = max(b.fixed, maxValue)
+	b.pool = make([]byte, poolBytes+b.upper)
+	for at := 0; at < len(b.pool); at += grainBytes {
+		grain := b.pool[at:min(at+grainBytes, len(b.pool))]
+		for i := range grain[:int(math.Round(v.Entropy*float64(len(grain))))] {
+			grain[i] = byte(b.rnd.Uint32())
+		}
+	}
+	return b
+}
+
+// next fills value, growing it where needed, with a body of the next size; the header's place is left as it is.
+func (b *bodies) next(value []byte) []byte {
+	n := b.fixed
+	if n == 0 {
+		n = min(max(int(math.Exp(b.mu+b.sigma*b.rnd.NormFloat64())), HeaderBytes), maxValue)
+	}
+	if cap(value) < n {
+		value = make([]byte, n)
+	}
+	value = value[:n]
+	at := b.rnd.IntN(poolBytes/grainBytes) * grainBytes
+	copy(value[HeaderBytes:], b.pool[at:])
+	return value
+}

@@ -1,0 +1,75 @@
+package load
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"gopherlog/bench/scenario"
+)
+
+// A Plan is one trial's load.
+type Plan struct {
+	RunID       uint64
+	Seed        int64
+	Guarantee   scenario.Guarantee
+	Topics      []TopicSpec
+	Producers   scenario.Producers
+	Load        scenario.Load
+	Phases      scenario.Phases
+	HistoryDir  string         // empty: no history is kept
+	Interval    time.Duration  // of histograms and rates; default 1 s
+	EndsEvery   time.Duration  // how often end offsets are asked; default 250 ms
+	DrainReader func() Driver  // a fresh driver for the final read, which Run closes; nil: a fresh client of the run's driver
+	Clock       *Clock         // nil: a clock of its own
+	Progress    func(Progress) // each interval, from one goroutine; may be nil
+	Logger      *slog.Logger   // nil: quiet
+}
+
+// PlanOf is the plan of a cell for one trial: topic names get the prefix, the seed is the trial's.
+func PlanOf(c scenario.Cell, seed int64, prefix string) Plan {
+	p := Plan{RunID: uint64(time.Now().UnixNano()), Seed: seed, Guarantee: c.Guarantee, Producers: c.Producers, Load: c.Load, Phases: c.Phases}
+	for _, t := range c.Topics {
+		config := map[string]string{"min.insync.replicas": fmt.Sprint(c.Target.MinInsyncReplicas)}
+		if c.Target.Durability == "T2" {
+			config["flush.messages"] = "1"
+		}
+		for k, v := range t.Config {
+			config[k] = v
+		}
+		p.Topics = append(p.Topics, TopicSpec{Name: prefix + t.Name, Partitions: t.Partitions, ReplicationFactor: c.Target.ReplicationFactor, Config: config})
+	}
+	return p
+}
+
+func (p *Plan) defaults() {
+	if p.Interval == 0 {
+		p.Interval = time.Second
+	}
+	if p.EndsEvery == 0 {
+		p.EndsEvery = 250 * time.Millisecond
+	}
+	if p.Clock == nil {
+		p.Clock = NewClock()
+	}
+	if p.Progress == nil {
+		p.Progress = func(Progress) {}
+	}
+	if p.Logger == nil {
+		p.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Progress is a glance at a running trial.
+type Progress struct {
+	At      time.Duration
+	Phase   string
+	Offered float64 // per second, over the last whole interval
+	Acked   float64
+	Read    float64
+	P50     time.Duration // ack latency of messages due in the last whole interval; 0 with too few samples
+	P99     time.Duration
+	Waiting int64 // messages without outcome
+	Failed  int64 // so far, the unknown included
+	Shed    int64 // so far
+}

@@ -1,0 +1,108 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gopherlog/bench/hdr"
+	"gopherlog/bench/history"
+)
+
+// reader reads all partitions and says when each message became visible.
+type reader struct {
+	run      *runner
+	consumer Consumer
+	stream   *history.Stream // nil: no history
+	visible  *hdr.Recorder
+	tally    *tally
+	position ends // next offset to be read, per partition
+	byTopic  map[string]topicPlan
+
+	cancel context.CancelFunc // nil before start
+	ended  chan struct{}
+}
+
+func newReader(r *runner, c Consumer, s *history.Stream) *reader {
+	d := &reader{run: r, consumer: c, stream: s, visible: hdr.NewRecorder(r.plan.Interval), tally: newTally(r.plan.Phases, r.plan.Interval),
+		position: make(ends, len(r.places)), byTopic: map[string]topicPlan{}, ended: make(chan struct{})}
+	for _, t := range r.topics {
+		d.byTopic[t.name] = t
+	}
+	return d
+}
+
+// start reads until stop.
+func (d *reader) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	go func() {
+		defer close(d.ended)
+		for ctx.Err() == nil {
+			d.poll(ctx)
+		}
+	}()
+}
+
+// poll reads once. A failing consumer is asked again after a pause, so that it cannot spin.
+func (d *reader) poll(ctx context.Context) {
+	const pause = 10 * time.Millisecond
+	var now time.Duration
+	err := d.consumer.Poll(ctx, func(m Delivery) {
+		if now == 0 {
+			now = d.run.clock.Now() // all messages of a poll were there at once
+		}
+		d.read(m, now)
+	})
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	d.run.errors.class(fmt.Errorf("read: %w", err))
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+}
+
+// stop ends the reading and closes the consumer; it may be called where start was not.
+func (d *reader) stop() {
+	if d.cancel != nil {
+		d.cancel()
+	}
+	d.consumer.Close()
+	if d.cancel != nil {
+		<-d.ended
+	}
+}
+
+func (d *reader) read(m Delivery, now time.Duration) {
+	t, ok := d.byTopic[m.Topic]
+	if !ok || m.Partition < 0 || int(m.Partition) >= t.partitions {
+		d.run.errors.class(fmt.Errorf("read: %s/%d was never asked for", m.Topic, m.Partition))
+		return
+	}
+	flat := t.first + int(m.Partition)
+	d.position.raise(flat, m.Offset+1)
+	var h header
+	ours, sound := h.open(m.Value)
+	if ours && sound && h.Run == d.run.plan.RunID && h.Flags&flagProbe != 0 {
+		return
+	}
+	r := history.Record{Kind: history.Delivered, Partition: uint32(flat), Offset: m.Offset, At: now}
+	switch {
+	case ours && !sound:
+		r.Flags = history.BadChecksum
+	case !ours || h.Run != d.run.plan.RunID || h.Producer > history.MaxProducer || h.Session > history.MaxSession || h.Sequence > history.MaxSequence:
+		r.Flags = history.Foreign
+	default:
+		r.Producer, r.Session, r.Sequence = h.Producer, h.Session, h.Sequence
+		if h.Partition != uint32(flat) {
+			r.Flags = history.WrongPartition
+		}
+		d.visible.Record(h.Intended, now-h.Intended)
+		d.tally.add(h.Intended, now, func(p *PhaseCounts, k *Tick) { p.Read++; k.Read++ })
+	}
+	if d.stream != nil {
+		d.stream.Append(r)
+	}
+}
