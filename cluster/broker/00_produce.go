@@ -1,0 +1,213 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
+	"gopherlog/engine/record"
+	"gopherlog/engine/wire"
+)
+
+var produceAPI = api{
+	key: 0, name: "Produce", min: 0, max: 9,
+	serve: serveProduce,
+	notes: []string{
+		"Versions 0 to 2 are advertised because old clients look for them before they compress; their record formats are answered with UNSUPPORTED_FOR_MESSAGE_FORMAT.",
+		"Exactly one batch of format 2 per partition and request, otherwise INVALID_RECORD; at most 10,000 partitions a request.",
+		"zstd needs version 7, otherwise UNSUPPORTED_COMPRESSION_TYPE. Batches are stored as they were sent.",
+		"acks=0 gets no response; any error closes the connection.",
+		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP). Transactional batches are answered with INVALID_TXN_STATE.",
+		"The deadline of acks=all is the request's own timeout: REQUEST_TIMED_OUT, or NOT_ENOUGH_REPLICAS_AFTER_APPEND when the batch is committed but on fewer replicas than min.insync.replicas.",
+	},
+}
+
+const (
+	firstServedProduce = 3 // record batches of format 2 begin here
+	firstZstdProduce   = 7
+	// maxProducePartitions bounds what a request of many small claims can make the decoder allocate.
+	maxProducePartitions = 10_000
+)
+
+// produceCall is a produce request until its last partition has answered.
+type produceCall struct {
+	b       *Broker
+	api     *api
+	req     *wire.Request
+	started time.Time
+	acks    int16
+	image   *meta.Image
+	resp    kmsg.ProduceResponse
+	slots   []produceSlot
+	left    atomic.Int32 // slots without an outcome, and one for the handler
+}
+
+// produceSlot is one partition of the request.
+type produceSlot struct {
+	call *produceCall
+	out  *kmsg.ProduceResponseTopicPartition
+	size int
+	app  partition.AppendRequest
+}
+
+func serveProduce(b *Broker, a *api, r *wire.Request) {
+	c := &produceCall{b: b, api: a, req: r, started: b.cfg.Now(), image: b.cfg.Meta.Image()}
+	var req kmsg.ProduceRequest
+	req.SetVersion(r.Version)
+	if err := checkProduceShape(r.Body, r.Version); err != nil {
+		b.drop(a, r, err)
+		return
+	}
+	// Strings and records alias the frame, which stays until the answer; what the partition keeps it holds itself.
+	if err := req.UnsafeReadFrom(r.Body); err != nil {
+		b.drop(a, r, fmt.Errorf("%w: body: %w", wire.ErrFrame, err))
+		return
+	}
+	c.acks = req.Acks
+	c.prepare(&req)
+	if c.acks == partition.AcksNone {
+		r.Buf.Retain() // records alias it until they are handed over
+		r.ReplyNone()  // the next responses need not wait for this one
+		defer r.Buf.Release()
+	}
+	deadline := c.started.Add(time.Duration(max(req.TimeoutMillis, 0)) * time.Millisecond)
+	i := 0
+	for ti := range req.Topics {
+		for pi := range req.Topics[ti].Partitions {
+			c.slots[i].produce(&req.Topics[ti], &req.Topics[ti].Partitions[pi], deadline)
+			i++
+		}
+	}
+	c.finish()
+}
+
+// prepare lays out the response, so that each slot only fills in its own numbers.
+func (c *produceCall) prepare(req *kmsg.ProduceRequest) {
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	c.left.Store(int32(n) + 1)
+	c.slots = make([]produceSlot, n)
+	c.resp.Default()
+	c.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
+	outs := make([]kmsg.ProduceResponseTopicPartition, n)
+	k := 0
+	for i := range req.Topics {
+		in, out := &req.Topics[i], &c.resp.Topics[i]
+		out.Default()
+		out.Topic = in.Topic
+		out.Partitions = outs[k : k+len(in.Partitions) : k+len(in.Partitions)]
+		for j := range in.Partitions {
+			p := &out.Partitions[j]
+			p.Default()
+			p.Partition, p.BaseOffset, p.LogAppendTime, p.LogStartOffset = in.Partitions[j].Partition, -1, -1, -1
+			c.slots[k] = produceSlot{call: c, out: p}
+			k++
+		}
+	}
+}
+
+// produce checks in the order in which Kafka does: acks, topic, leader, size, framing, CRC, attributes; the sequence is
+// the partition's to check.
+func (s *produceSlot) produce(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceRequestTopicPartition, deadline time.Time) {
+	c := s.call
+	switch {
+	case c.acks < partition.AcksAll || c.acks > partition.AcksLeader:
+		s.refuse(codeInvalidRequiredAcks, nil)
+		return
+	case c.req.Version < firstServedProduce:
+		s.refuse(codeUnsupportedForMessageFormat, nil)
+		return
+	}
+	p, topic, code := c.b.find(c.image, t.Topic, in.Partition)
+	if code == codeNone && topic.Internal {
+		code = codeInvalidTopic
+	}
+	if code != codeNone {
+		s.refuse(code, nil)
+		return
+	}
+	if limit := p.Settings().MaxMessageBytes; limit > 0 && len(in.Records) > int(limit) {
+		s.refuse(codeMessageTooLarge, fmt.Errorf("batch of %d bytes, max.message.bytes is %d", len(in.Records), limit))
+		return
+	}
+	batch, code, err := checkBatch(in.Records, c.req.Version)
+	if code != codeNone {
+		s.refuse(code, err)
+		return
+	}
+	s.size = len(batch)
+	s.app = partition.AppendRequest{Batch: batch, Buf: c.req.Buf, Acks: c.acks, Deadline: deadline, Done: s.done}
+	p.Append(&s.app)
+}
+
+// checkBatch returns the one batch that records must be, or Kafka's code and what is wrong.
+func checkBatch(records []byte, version int16) (record.Batch, int16, error) {
+	if len(records) == 0 {
+		return nil, codeInvalidRecord, errors.New("no record batch")
+	}
+	batch, err := record.ParseProduce(records)
+	if err == nil {
+		err = batch.ValidateProduce()
+	}
+	if err != nil {
+		return nil, codeOf(err), err
+	}
+	if batch.Codec() == record.Zstd && version < firstZstdProduce {
+		return nil, codeUnsupportedCompressionType, fmt.Errorf("zstd needs Produce version %d, this is %d", firstZstdProduce, version)
+	}
+	if batch.IsTransactional() {
+		return nil, codeInvalidTxnState, errors.New("no transaction is open")
+	}
+	return batch, codeNone, nil
+}
+
+func (s *produceSlot) refuse(code int16, err error) {
+	s.fill(partition.AppendResult{BaseOffset: -1, LogStart: -1}, code, err)
+}
+
+// done is the partition's answer; it may come on any goroutine and must not block.
+func (s *produceSlot) done(res partition.AppendResult) { s.fill(res, codeOf(res.Err), res.Err) }
+
+func (s *produceSlot) fill(res partition.AppendResult, code int16, err error) {
+	m := s.call.b.metrics
+	s.out.ErrorCode = s.call.b.count(s.call.api, code)
+	if code == codeNone {
+		s.out.BaseOffset, s.out.LogStartOffset = res.BaseOffset, res.LogStart
+		m.batchesIn.Inc()
+		m.bytesIn.Add(float64(s.size))
+	} else {
+		s.out.ErrorMessage = sentence(err)
+		m.refused.Inc()
+	}
+	s.call.finish()
+}
+
+// finish counts one outcome; the last one answers.
+func (c *produceCall) finish() {
+	if c.left.Add(-1) > 0 {
+		return
+	}
+	if c.acks != partition.AcksNone {
+		c.req.ReplyMessage(&c.resp)
+	} else if err := c.failure(); err != nil {
+		c.req.Conn.Close(err)
+	}
+	c.b.observe(c.api, c.started)
+}
+
+// failure is the first error of a request that gets no response.
+func (c *produceCall) failure() error {
+	for i := range c.slots {
+		if code := c.slots[i].out.ErrorCode; code != codeNone {
+			return fmt.Errorf("produce with acks=0 failed: %s", codeNames[code])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/cluster/partition"
+	"gopherlog/engine/wire"
+)
+
+var fetchAPI = api{
+	key: 1, name: "Fetch", min: 4, max: 12,
+	maxFrame: maxControlFrame,
+	serve:    serveFetch,
+	notes: []string{
+		"Whole batches from the one that contains the offset; at least one batch of one partition even above the limits (KIP-74).",
+		"Parked until min bytes, max wait, an error or a change of leader; no polling.",
+		"Every fetch is a full fetch: the session id is always 0, another one is answered with FETCH_SESSION_ID_NOT_FOUND.",
+		"From version 9 an older leader epoch is FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; from version 12 a last fetched epoch that left the leader's log is answered with the diverging epoch.",
+		"Only leaders answer; files go to the socket by sendfile from 64 KiB on.",
+	},
+}
+
+// fetchCall is a fetch request until it is answered.
+type fetchCall struct {
+	b       *Broker
+	api     *api
+	req     *wire.Request
+	msg     kmsg.FetchRequest
+	started time.Time
+	parts   []fetchPart
+	bytes   int
+	failed  bool // some partition has an error or left the leader's log: answer at once
+}
+
+// fetchPart is one partition of the request and what was found there.
+type fetchPart struct {
+	in     *kmsg.FetchRequestTopicPartition
+	part   Partition
+	res    partition.ReadResult
+	code   int16
+	parked bool
+}
+
+func serveFetch(b *Broker, a *api, r *wire.Request) {
+	f := &fetchCall{b: b, api: a, req: r, started: b.cfg.Now()}
+	if err := decode(&f.msg, r); err != nil {
+		b.drop(a, r, err)
+		return
+	}
+	if f.msg.SessionID != 0 {
+		f.refuseSession()
+		return
+	}
+	f.resolve()
+	for i := range f.parts {
+		f.read(&f.parts[i])
+	}
+	if f.satisfied() || f.wait() <= 0 || !b.parked.start(f) {
+		f.reply()
+	}
+}
+
+// wait is for how long the client allows its fetch to be parked.
+func (f *fetchCall) wait() time.Duration {
+	return min(time.Duration(f.msg.MaxWaitMillis)*time.Millisecond, f.b.cfg.MaxFetchWait)
+}
+
+func (f *fetchCall) refuseSession() {
+	resp := kmsg.NewPtrFetchResponse()
+	resp.ErrorCode = f.b.count(f.api, codeFetchSessionIDNotFound)
+	f.req.ReplyMessageWait(resp)
+	f.b.observe(f.api, f.started)
+}
+
+// resolve finds the replicas that the request is about.
+func (f *fetchCall) resolve() {
+	n := 0
+	for i := range f.msg.Topics {
+		n += len(f.msg.Topics[i].Partitions)
+	}
+	f.parts = make([]fetchPart, 0, n)
+	image := f.b.cfg.Meta.Image()
+	for i := range f.msg.Topics {
+		t := &f.msg.Topics[i]
+		for j := range t.Partitions {
+			in := &t.Partitions[j]
+			p, _, code := f.b.find(image, t.Topic, in.Partition)
+			f.parts = append(f.parts, fetchPart{in: in, part: p, code: f.b.count(f.api, code)})
+			f.failed = f.failed || code != codeNone
+		}
+	}
+}
+
+// read reads one partition within what the others have left of the response's size.
+func (f *fetchCall) read(p *fetchPart) {
+	f.drop(p)
+	if p.part == nil {
+		return
+	}
+	left := max(int(min(f.msg.MaxBytes, f.b.cfg.MaxFetchBytes))-f.bytes, 0)
+	res, err := p.part.Read(partition.ReadRequest{
+		Offset: p.in.FetchOffset, MaxBytes: min(left, max(int(p.in.PartitionMaxBytes), 0)), MinOne: f.bytes == 0,
+		CurrentEpoch: p.in.CurrentLeaderEpoch, LastFetchedEpoch: p.in.LastFetchedEpoch, Isolation: f.msg.IsolationLevel,
+	})
+	p.res, p.code = res, f.b.count(f.api, codeOf(err))
+	if res.Slice != nil {
+		f.bytes += res.Slice.Bytes
+	}
+	f.failed = f.failed || err != nil || res.DivergingEpoch >= 0
+}
+
+// drop gives back what was read before.
+func (f *fetchCall) drop(p *fetchPart) {
+	if p.res.Slice != nil {
+		f.bytes -= p.res.Slice.Bytes
+		p.res.Slice.Release()
+		p.res.Slice = nil
+	}
+}
+
+func (f *fetchCall) satisfied() bool {
+	return f.failed || len(f.parts) == 0 || f.bytes > 0 && f.bytes >= int(f.msg.MinBytes) || f.msg.MinBytes <= 0
+}
+
+// park waits in a goroutine of its own until the fetch is satisfied or its time is up, and answers. It reads again only
+// what moved.
+func (f *fetchCall) park(ctx context.Context, stop <-chan struct{}) {
+	w := partition.NewWaiter()
+	defer f.unpark(w)
+	timer := time.NewTimer(f.wait())
+	defer timer.Stop()
+	for {
+		if f.catchUp(w) {
+			f.reply()
+			return
+		}
+		select {
+		case <-w.C:
+			f.reread()
+			continue
+		case <-timer.C:
+			f.reply()
+		case <-stop:
+			f.reply()
+		case <-ctx.Done():
+			f.abandon()
+		}
+		return
+	}
+}
+
+// catchUp parks the fetch on every partition; what moved in between is read. It reports that the fetch is satisfied.
+func (f *fetchCall) catchUp(w *partition.Waiter) bool {
+	for i := range f.parts {
+		p := &f.parts[i]
+		for !p.parked {
+			if f.satisfied() {
+				return true
+			}
+			if p.parked = p.part.Park(w, p.res.HighWatermark, p.res.LeaderEpoch); !p.parked {
+				f.read(p)
+			}
+		}
+	}
+	return f.satisfied()
+}
+
+// reread reads what moved since the fetch was parked. Nothing moved where it still stands, unless a wake-up said no more
+// than that something may have: then all are parked again.
+func (f *fetchCall) reread() {
+	moved := false
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.moved() {
+			p.parked = false
+			f.read(p)
+			moved = true
+		}
+	}
+	for i := range f.parts {
+		f.parts[i].parked = f.parts[i].parked && moved
+	}
+}
+
+func (p *fetchPart) moved() bool {
+	_, epoch, ready := p.part.Leader()
+	return p.part.HighWatermark() != p.res.HighWatermark || p.part.LastStable() != p.res.LastStable || !ready || epoch != p.res.LeaderEpoch
+}
+
+func (f *fetchCall) unpark(w *partition.Waiter) {
+	for i := range f.parts {
+		if f.parts[i].part != nil {
+			f.parts[i].part.Unpark(w)
+		}
+	}
+}
+
+// abandon ends a fetch whose connection is gone.
+func (f *fetchCall) abandon() {
+	for i := range f.parts {
+		f.drop(&f.parts[i])
+	}
+	f.req.ReplyNone()
+}
+
+// reply sends what was read. The slices are given back when the last byte has left.
+func (f *fetchCall) reply() {
+	resp := encodeFetch(f)
+	f.b.metrics.bytesOut.Add(float64(f.bytes))
+	f.req.ReplyWait(resp)
+	f.b.observe(f.api, f.started)
+}

@@ -1,0 +1,117 @@
+package broker
+
+import (
+	"net"
+	"strconv"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/engine/wire"
+)
+
+// endpoint is what a client on conn is told about a broker. One that advertises nothing is told by the address that this
+// client reached this node by; of another node that is only the port, its host is where its peers dial it.
+func (b *Broker) endpoint(conn *wire.Conn, br *meta.Broker) (host string, port int32) {
+	if br.Host != "" {
+		return br.Host, br.Port
+	}
+	if br.ID == b.cfg.NodeID {
+		return hostPort(conn.LocalAddr().String())
+	}
+	host, _ = hostPort(br.RPCAddr)
+	return host, br.Port
+}
+
+func hostPort(addr string) (string, int32) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr, 0
+	}
+	n, _ := strconv.ParseInt(port, 10, 32)
+	return host, int32(n)
+}
+
+// alive says whether a client should be sent to that broker.
+func (b *Broker) alive(id meta.NodeID) bool { return id == b.cfg.NodeID || b.cfg.Alive(id) }
+
+// liveBrokers are the registered brokers that this node believes to be up, in order of id.
+func (b *Broker) liveBrokers(image *meta.Image) []*meta.Broker {
+	var live []*meta.Broker
+	for _, id := range image.BrokerIDs() {
+		if b.alive(id) {
+			live = append(live, image.Brokers[id])
+		}
+	}
+	return live
+}
+
+// controller is the control leader, or this node while none is known: every node forwards admin requests.
+func (b *Broker) controller() int32 {
+	if id, ok := b.cfg.Meta.Leader(); ok && b.alive(id) {
+		return int32(id)
+	}
+	return int32(b.cfg.NodeID)
+}
+
+// local returns this node's replica of a topic in the image, nil if it has none of this creation of the topic.
+func (b *Broker) local(t *meta.Topic, number int32) Partition {
+	p := b.cfg.Partitions.Get(t.Name, number)
+	if p == nil || p.TopicID() != t.ID {
+		return nil
+	}
+	return p
+}
+
+// leadership is what clients are told about one partition.
+type leadership struct {
+	leader meta.NodeID
+	epoch  int32
+	isr    []meta.NodeID
+}
+
+// leadership answers from the newer of what leaders have published and what the own replica, if there is one, has heard
+// from Raft. A leader that is not alive is none.
+func (b *Broker) leadership(t *meta.Topic, number int32) leadership {
+	info := &t.Partitions[number]
+	l := leadership{leader: info.Leader, epoch: info.Term, isr: info.ISR}
+	if p := b.local(t, number); p != nil {
+		node, epoch, ready := p.Leader()
+		if node != meta.NoLeader && epoch >= l.epoch {
+			if node != l.leader || epoch != l.epoch {
+				l.isr = nil
+			}
+			l.leader, l.epoch = node, epoch
+		}
+		if ready && node == b.cfg.NodeID && l.leader == node {
+			l.isr = p.InSyncNodes()
+		}
+	}
+	if l.leader != meta.NoLeader && !b.alive(l.leader) {
+		l.leader = meta.NoLeader
+	}
+	if len(l.isr) == 0 && l.leader != meta.NoLeader {
+		l.isr = []meta.NodeID{l.leader}
+	}
+	return l
+}
+
+// find returns the replica that a client addresses, or the code that it gets: the partition does not exist, or it is not
+// on this node, which then certainly does not lead it.
+func (b *Broker) find(image *meta.Image, topic string, number int32) (Partition, *meta.Topic, int16) {
+	t := image.Topic(topic)
+	if t == nil || number < 0 || int(number) >= len(t.Partitions) {
+		return nil, t, codeUnknownTopicOrPartition
+	}
+	p := b.local(t, number)
+	if p == nil {
+		return nil, t, codeNotLeaderOrFollower
+	}
+	return p, t, codeNone
+}
+
+func nodeIDs(ids []meta.NodeID) []int32 {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		out[i] = int32(id)
+	}
+	return out
+}
