@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
 )
 
@@ -17,10 +18,7 @@ type Network interface {
 }
 
 // Member is one server of the control group.
-type Member struct {
-	ID    rpc.ServerID
-	Voter bool
-}
+type Member = replica.Member
 
 // Control is what the controller needs of the control group; OnReplica gives the real one.
 type Control interface {
@@ -41,11 +39,12 @@ type Control interface {
 	Close(ctx context.Context) error
 }
 
-// FSM is the state machine that the control group drives: one goroutine, in log order.
-type FSM interface {
-	Apply(index uint64, cmd []byte) any
-	Snapshot() []byte
-	Restore(state []byte) error
+// OnReplica makes Config.OpenControl out of the real control group. FSM, Self and Bootstrap are filled in.
+func OnReplica(cfg replica.ControlConfig) func(replica.ControlFSM, rpc.ServerID, []rpc.ServerID) (Control, error) {
+	return func(fsm replica.ControlFSM, self rpc.ServerID, founders []rpc.ServerID) (Control, error) {
+		cfg.FSM, cfg.Self, cfg.Bootstrap = fsm, self, founders
+		return replica.OpenControl(cfg)
+	}
 }
 
 // maxControlVoters bounds who votes; further nodes follow the control group without a vote.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/kv"
 )
@@ -26,7 +27,7 @@ type Config struct {
 	KV *kv.DB
 	// OpenControl opens the control group: with the founders to bootstrap with, which changes nothing in a group that exists, or with
 	// none, to wait until it is added. See OnReplica.
-	OpenControl func(fsm FSM, self rpc.ServerID, founders []rpc.ServerID) (Control, error)
+	OpenControl func(fsm replica.ControlFSM, self rpc.ServerID, founders []rpc.ServerID) (Control, error)
 	// DefaultPartitions of topics that do not say; 0: 1. DefaultReplicationFactor likewise; 0: the smaller of 3 and the number of nodes.
 	DefaultPartitions, DefaultReplicationFactor int32
 	// TopicDefaults override the built-in defaults of topic configs.

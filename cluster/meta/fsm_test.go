@@ -260,7 +260,7 @@ func TestReplicasOfAPartitionStandInDifferentRacks(t *testing.T) {
 
 func TestOldIncarnationLeavesBeforeTheNewOneJoins(t *testing.T) {
 	id := func(n NodeID, inc uint64) rpc.ServerID { return rpc.MakeServerID(n, inc) }
-	members := []Member{{id(1, 1), true}, {id(2, 1), true}, {id(3, 1), true}}
+	members := []Member{{ID: id(1, 1), Voter: true}, {ID: id(2, 1), Voter: true}, {ID: id(3, 1), Voter: true}}
 	joining := id(3, 2)
 	var did []step
 	for {
@@ -271,7 +271,7 @@ func TestOldIncarnationLeavesBeforeTheNewOneJoins(t *testing.T) {
 		case stepRemove:
 			members = slices.Delete(members, at, at+1)
 		case stepAdd:
-			members = append(members, Member{whom, false})
+			members = append(members, Member{ID: whom})
 		case stepPromote:
 			members[at].Voter = true
 		}
@@ -283,9 +283,9 @@ func TestOldIncarnationLeavesBeforeTheNewOneJoins(t *testing.T) {
 		t.Errorf("steps %v, want %v", did, want)
 	}
 	for i := range maxControlVoters - 3 {
-		members = append(members, Member{id(NodeID(10+i), 1), true})
+		members = append(members, Member{ID: id(NodeID(10+i), 1), Voter: true})
 	}
-	members = append(members, Member{id(20, 1), false})
+	members = append(members, Member{ID: id(20, 1), Voter: false})
 	if s, _ := nextStep(members, id(20, 1)); s != stepDone {
 		t.Errorf("the eighth node is to be a voter: %v", s)
 	}
