@@ -132,8 +132,11 @@ type GroupOptions struct {
 	// May be nil.
 	MayCampaign func() bool
 	// LeaderEnd is told the last index of the leader's log with each
-	// AppendEntries that arrives, before the group sees it. Must not block.
+	// AppendEntries or heartbeat that arrives, before the group sees it. Must
+	// not block.
 	LeaderEnd func(leader ServerID, term, lastIndex uint64)
+	// Matched is told when a peer's match index advances. Must not block.
+	Matched func(peer ServerID, index uint64)
 	// Verify checks a received data entry (a command without extensions)
 	// before it is handed on. When nil the frame carries a checksum instead;
 	// all nodes must agree on whether it is set.
@@ -170,6 +173,7 @@ var (
 	ErrStalled        = errors.New("rpc: group is stalled")
 	ErrSuspect        = errors.New("rpc: replica may have lost entries and must not campaign")
 	ErrStaleTerm      = errors.New("rpc: a newer leader is known")
+	ErrMayNotCampaign = errors.New("rpc: replica may not campaign now")
 	ErrBusy           = errors.New("rpc: group does not keep up")
 	ErrAborted        = errors.New("rpc: group is shutting down")
 	ErrCorrupt        = errors.New("rpc: damaged frame")

@@ -1,0 +1,203 @@
+package rpc
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// call is one AppendEntries under way. It completes exactly once: by whoever
+// takes it out of its carrier's table.
+type call struct {
+	group *group
+	peer  ServerID
+	args  *raft.AppendEntriesRequest
+	resp  *raft.AppendEntriesResponse
+	start time.Time
+
+	id   uint64        // on its carrier
+	pipe *pipeline     // nil outside of a pipeline
+	wake chan struct{} // outside of a pipeline: one signal
+
+	err  error
+	done sync.WaitGroup // for Error
+}
+
+// carrier moves AppendEntries to one peer: a plain stream or the gRPC link.
+type carrier interface {
+	// post registers c and sends it. An error means that c was not registered;
+	// whatever goes wrong later completes it.
+	post(c *call) error
+	// forget takes c out; false when it is being completed already.
+	forget(c *call) bool
+}
+
+// Error, Start, Request and Response are raft.AppendFuture's.
+func (c *call) Error() error                          { c.done.Wait(); return c.err }
+func (c *call) Start() time.Time                      { return c.start }
+func (c *call) Request() *raft.AppendEntriesRequest   { return c.args }
+func (c *call) Response() *raft.AppendEntriesResponse { return c.resp }
+
+// succeed completes the call with the peer's answer.
+func (c *call) succeed(r reply) {
+	if r.code != 0 {
+		c.fail(fromCode(r.code, r.text))
+		return
+	}
+	c.resp.Term, c.resp.LastLog = r.term, r.lastLog
+	c.resp.Success, c.resp.NoRetryBackoff = r.success, r.noBackoff
+	if r.success {
+		c.group.acked(c.peer, c.args)
+	} else {
+		c.group.heard(c.peer, c.args.Term, false)
+	}
+	c.finish(nil)
+}
+
+// fail completes the call without an answer.
+func (c *call) fail(err error) {
+	c.resp.Success = false
+	c.finish(err)
+}
+
+func (c *call) finish(err error) {
+	c.err = err
+	c.done.Done()
+	if c.pipe != nil {
+		c.pipe.finished(c)
+		return
+	}
+	c.wake <- struct{}{}
+}
+
+// AppendEntries sends one request and waits for its answer. While the peer is
+// down or does not hold the group yet it waits for either to change, up to a
+// limit, because an error would send the library into a back-off that grows to
+// ten seconds.
+func (g *group) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	to := ServerID(target)
+	p := g.node.peer(to.Node())
+	if p == nil {
+		return &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
+	}
+	if isHeartbeat(args) {
+		return g.heartbeat(p, to, args, resp)
+	}
+	timer := time.NewTimer(g.node.cfg.AppendTimeout)
+	defer timer.Stop()
+	shaped := false
+	for {
+		cr, err := g.await(p, timer.C)
+		if err != nil {
+			return err
+		}
+		if !shaped {
+			g.shapeFor(to, args)
+			shaped = true
+		}
+		if err := g.mayLead(args.Term); err != nil {
+			return err
+		}
+		c := &call{group: g, peer: to, args: args, resp: resp, start: time.Now(), wake: make(chan struct{}, 1)}
+		c.done.Add(1)
+		if err := cr.post(c); err != nil {
+			continue // the link broke; wait for the next
+		}
+		if err := g.waitCall(cr, c, timer.C); err != nil {
+			return err
+		}
+		if !retryable(c.err) {
+			return c.err
+		}
+		if err := g.pause(absentPause, timer.C); err != nil {
+			return c.err
+		}
+	}
+}
+
+// absentPause is the time between two tries of a request that the peer could
+// not place.
+const absentPause = 100 * time.Millisecond
+
+func retryable(err error) bool {
+	switch c, _ := toCodeOrZero(err); c {
+	case codeUnknownGroup, codeClosed, codeBusy:
+		return true
+	}
+	return false
+}
+
+func toCodeOrZero(err error) (code, string) {
+	if err == nil {
+		return 0, ""
+	}
+	return toCode(err)
+}
+
+// await returns the carrier for this group to p, waiting while p is down.
+func (g *group) await(p *peer, timeout <-chan time.Time) (carrier, error) {
+	for {
+		cr, up := p.carrier(g.opts.Bulk)
+		if cr != nil {
+			return cr, nil
+		}
+		select {
+		case <-up:
+		case <-g.aborted:
+			return nil, ErrAborted
+		case <-g.node.closing:
+			return nil, ErrClosed
+		case <-timeout:
+			return nil, ErrDown
+		}
+	}
+}
+
+// waitCall waits until c is complete; an error means that it was given up.
+func (g *group) waitCall(cr carrier, c *call, timeout <-chan time.Time) error {
+	var err error
+	select {
+	case <-c.wake:
+		return nil
+	case <-timeout:
+		err = ErrDown
+	case <-g.aborted:
+		err = ErrAborted
+	}
+	if !cr.forget(c) {
+		<-c.wake // it is being completed right now
+		return nil
+	}
+	return err
+}
+
+func (g *group) pause(d time.Duration, timeout <-chan time.Time) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-g.aborted:
+		return ErrAborted
+	case <-g.node.closing:
+		return ErrClosed
+	case <-timeout:
+		return ErrDown
+	}
+}
+
+// shapeFor shapes args for a peer and notes whether it is still behind.
+func (g *group) shapeFor(to ServerID, args *raft.AppendEntriesRequest) (behind bool) {
+	budget := g.opts.InflightBytes
+	if !g.confirmed(to, args.Term, args.PrevLogEntry) {
+		budget = min(budget, probeBytes)
+	}
+	behind = shape(args, g.log, budget)
+	g.setBehind(to, args.Term, behind)
+	return behind
+}
+
+func isHeartbeat(a *raft.AppendEntriesRequest) bool {
+	return len(a.Entries) == 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && a.LeaderCommitIndex == 0
+}

@@ -1,0 +1,190 @@
+package rpc
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"gopherlog/cluster/rpc/rpcpb"
+)
+
+// maxBeats bounds the heartbeats that wait for one peer.
+const maxBeats = 1 << 16
+
+// beat is one heartbeat that a group waits for.
+type beat struct {
+	group *group
+	to    ServerID
+	term  uint64
+	done  chan *rpcpb.HeartbeatReply // room for one
+}
+
+// heartbeat merges this heartbeat with those of other groups to the same peer
+// and waits for its answer. While the peer is down it parks.
+func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := g.mayLead(args.Term); err != nil {
+		return err
+	}
+	b := &beat{group: g, to: to, term: args.Term, done: make(chan *rpcpb.HeartbeatReply, 1)}
+	if err := p.addBeat(b); err != nil {
+		return err
+	}
+	timer := time.NewTimer(g.node.cfg.AppendTimeout)
+	defer timer.Stop()
+	select {
+	case r := <-b.done:
+		if r.GetCode() != 0 {
+			return fromCode(code(r.GetCode()), "")
+		}
+		g.heard(to, args.Term, r.GetFresh())
+		*resp = raft.AppendEntriesResponse{Term: r.GetTerm(), Success: r.GetSuccess()}
+		return nil
+	case <-g.aborted:
+		return ErrAborted
+	case <-g.node.closing:
+		return ErrClosed
+	case <-timer.C:
+		return ErrDown
+	}
+}
+
+// addBeat queues b until the window ends or the link comes up.
+func (p *peer) addBeat(b *beat) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.beats) >= maxBeats {
+		return ErrBusy
+	}
+	p.beats = append(p.beats, b)
+	if !p.beating && p.link != nil {
+		p.beating = true
+		time.AfterFunc(p.node.cfg.BeatEvery, p.sendBeats)
+	}
+	return nil
+}
+
+// sendBeats ends the window: all that wait leave in one message.
+func (p *peer) sendBeats() {
+	p.mu.Lock()
+	p.beating = false
+	link := p.link
+	if link == nil || len(p.beats) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	list := p.beats
+	p.beats = nil
+	p.mu.Unlock()
+
+	m := &rpcpb.Heartbeats{Beats: make([]*rpcpb.Heartbeat, 0, len(list))}
+	for _, b := range list {
+		if b.group.mayLead(b.term) != nil {
+			b.done <- &rpcpb.HeartbeatReply{Code: uint32(codeStalled)}
+			continue
+		}
+		id := p.node.nextID()
+		link.expect(id, beatReply{b})
+		m.Beats = append(m.Beats, &rpcpb.Heartbeat{
+			Id: id, Target: b.group.target(b.to), Term: b.term, LastIndex: b.group.lastIndex(),
+		})
+	}
+	link.send(&rpcpb.Message{Body: &rpcpb.Message_Heartbeats{Heartbeats: m}})
+}
+
+// beatReply completes a beat; expected by id on a link.
+type beatReply struct{ b *beat }
+
+func (r beatReply) reply(m *rpcpb.Message, err error) {
+	if err != nil {
+		r.b.done <- &rpcpb.HeartbeatReply{Code: uint32(codeClosed)}
+		return
+	}
+	r.b.done <- m.GetHeartbeatReplies().GetReplies()[0]
+}
+
+func (g *group) target(to ServerID) *rpcpb.Target {
+	return &rpcpb.Target{Group: g.id.Bytes(), From: string(g.self), To: string(to)}
+}
+
+func (g *group) lastIndex() uint64 {
+	if g.log == nil {
+		return 0
+	}
+	return g.log.LastIndex()
+}
+
+// beaten handles heartbeats that arrived: those of the leader that we follow
+// are answered at once, the others when the group has answered.
+func (n *Node) beaten(out *sender, m *rpcpb.Heartbeats, serving bool) {
+	now := &rpcpb.HeartbeatReplies{}
+	for _, b := range m.GetBeats() {
+		if r := n.beatenOne(out, b, serving); r != nil {
+			now.Replies = append(now.Replies, r)
+		}
+	}
+	if len(now.Replies) > 0 {
+		out.send(&rpcpb.Message{Body: &rpcpb.Message_HeartbeatReplies{HeartbeatReplies: now}})
+	}
+}
+
+// beatenOne returns the answer if it is known already. The heartbeat goes to
+// the group's own goroutine in any case, never around it; it is dropped when
+// the group does not keep up, since what it has to do first is contact too.
+func (n *Node) beatenOne(out *sender, b *rpcpb.Heartbeat, serving bool) *rpcpb.HeartbeatReply {
+	refuse := func(err error) *rpcpb.HeartbeatReply {
+		c, _ := toCode(err)
+		return &rpcpb.HeartbeatReply{Id: b.GetId(), Code: uint32(c)}
+	}
+	g, err := n.receiver(b.GetTarget(), serving)
+	if err != nil {
+		return refuse(err)
+	}
+	from, fromBytes := g.intern([]byte(b.GetTarget().GetFrom()))
+	if g.opts.LeaderEnd != nil {
+		g.opts.LeaderEnd(from, b.GetTerm(), b.GetLastIndex())
+	}
+	before := g.observation()
+	early := before.term == b.GetTerm() && before.leader == from
+	fresh := before.leader == ""
+	if b.GetTerm() >= before.term {
+		g.followed(b.GetTerm())
+	}
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raftProtocol, ID: fromBytes, Addr: fromBytes},
+		Term:      b.GetTerm(), Leader: fromBytes,
+	}
+	err = g.deliver(req, nil, beatDepth, answerFunc(func(r raft.RPCResponse) {
+		resp, _ := r.Response.(*raft.AppendEntriesResponse)
+		if r.Error == nil && resp != nil {
+			g.answered(resp, req.Term, from)
+		}
+		if early {
+			return
+		}
+		late := &rpcpb.HeartbeatReply{Id: b.GetId(), Fresh: fresh}
+		if r.Error != nil || resp == nil {
+			late.Code = uint32(codeClosed)
+		} else {
+			late.Term, late.Success = resp.Term, resp.Success
+		}
+		out.send(&rpcpb.Message{Body: &rpcpb.Message_HeartbeatReplies{
+			HeartbeatReplies: &rpcpb.HeartbeatReplies{Replies: []*rpcpb.HeartbeatReply{late}},
+		}})
+	}))
+	if early {
+		return &rpcpb.HeartbeatReply{Id: b.GetId(), Term: b.GetTerm(), Success: true}
+	}
+	if err != nil {
+		return refuse(err)
+	}
+	return nil
+}
+
+// answered notes what the answer to an AppendEntries of leader makes public.
+func (g *group) answered(resp *raft.AppendEntriesResponse, term uint64, leader ServerID) {
+	if resp.Success {
+		g.observe(term, leader)
+	} else {
+		g.raise(resp.Term)
+	}
+}

@@ -1,0 +1,444 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"gopherlog/cluster/rpc/rpcpb"
+)
+
+const grpcWindow = 1 << 20
+
+// expecter takes the reply to one message on a link, or the reason why none
+// will come. Called once, on the link's reading goroutine or its closer's.
+type expecter interface {
+	reply(*rpcpb.Message, error)
+}
+
+// link is one gRPC connection to a peer with its control stream.
+type link struct {
+	peer   *peer
+	cc     *grpc.ClientConn
+	stream rpcpb.Peer_LinkClient
+	cancel context.CancelFunc
+	out    *sender
+	wg     sync.WaitGroup
+	closed chan struct{}
+
+	mu       sync.Mutex
+	expected map[uint64]expecter
+	pings    map[uint64]time.Time
+	err      error
+}
+
+// dialLink connects and exchanges hellos.
+func (p *peer) dialLink(ctx context.Context) (*link, error) {
+	n := p.node
+	p.mu.Lock()
+	addr := p.addr
+	p.mu.Unlock()
+	dctx, cancelDial := context.WithTimeout(ctx, n.cfg.DialTimeout)
+	defer cancelDial()
+	conn, err := n.cfg.Dial(dctx, p.id, addr)
+	if err != nil {
+		return nil, err
+	}
+	cc, err := clientConn(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	lctx, cancel := context.WithCancel(ctx)
+	stopDial := context.AfterFunc(dctx, cancel) // ends the handshake, too
+	fail := func(err error) (*link, error) {
+		stopDial()
+		cancel()
+		cc.Close()
+		conn.Close()
+		return nil, err
+	}
+	stream, err := rpcpb.NewPeerClient(cc).Link(lctx)
+	if err != nil {
+		return fail(fromStatus(err))
+	}
+	h := n.hello(p.id)
+	if err := stream.Send(&rpcpb.Envelope{Hello: h.proto(), Cluster: h.cluster}); err != nil {
+		_, err = stream.Recv() // says why
+		return fail(fromStatus(err))
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return fail(fromStatus(err))
+	}
+	answer := helloFromProto(first.GetHello())
+	if answer.from != p.id {
+		return fail(&remoteError{errWrongNode, fmt.Sprintf("rpc: node %d answers at %s, want node %d: check the addresses in -peers", answer.from, addr, p.id)})
+	}
+	if err := n.admit(answer); err != nil {
+		return fail(err)
+	}
+	if !stopDial() {
+		return fail(dctx.Err())
+	}
+	l := &link{
+		peer: p, cc: cc, stream: stream, cancel: cancel, closed: make(chan struct{}),
+		expected: make(map[uint64]expecter), pings: make(map[uint64]time.Time),
+	}
+	l.out = newSender(stream.Send, n.cfg.ClusterID)
+	l.wg.Go(l.read)
+	l.wg.Go(func() {
+		if err := l.out.run(l.closed); err != nil {
+			l.close(fromStatus(err))
+		}
+	})
+	return l, nil
+}
+
+// clientConn speaks gRPC over a connection that is dialled already; it never
+// dials again.
+func clientConn(conn net.Conn) (*grpc.ClientConn, error) {
+	var once sync.Once
+	return grpc.NewClient("passthrough:///peer",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (c net.Conn, err error) {
+			err = errors.New("the connection is gone")
+			once.Do(func() { c, err = conn, nil })
+			return c, err
+		}),
+		grpc.WithIdleTimeout(0),
+		grpc.WithInitialWindowSize(grpcWindow),
+		grpc.WithInitialConnWindowSize(4*grpcWindow),
+		grpc.WithDisableServiceConfig(),
+	)
+}
+
+// fromStatus turns a gRPC status into our errors; the refusals of a handshake
+// travel as codes in its message.
+func fromStatus(err error) error {
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		return err
+	}
+	var c int
+	var text string
+	if st.Code() == codes.FailedPrecondition {
+		if n, _ := fmt.Sscanf(st.Message(), "code %d: ", &c); n == 1 {
+			text = st.Message()[len(fmt.Sprintf("code %d: ", c)):]
+			return fromCode(code(c), text)
+		}
+	}
+	if st.Code() == codes.Unavailable {
+		return &remoteError{ErrDown, "rpc: peer is down: " + st.Message()}
+	}
+	return err
+}
+
+// toStatus is the other direction.
+func toStatus(err error) error {
+	c, _ := toCode(err)
+	return status.Error(codes.FailedPrecondition, fmt.Sprintf("code %d: %s", c, err.Error()))
+}
+
+func (l *link) close(err error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	if err == nil {
+		err = ErrDown
+	}
+	l.err = err
+	left := l.expected
+	l.expected = nil
+	close(l.closed)
+	l.mu.Unlock()
+	l.cancel()
+	for _, e := range left {
+		e.reply(nil, ErrDown)
+	}
+}
+
+// wait returns when the link's goroutines have ended.
+func (l *link) wait() {
+	l.cc.Close()
+	l.wg.Wait()
+}
+
+func (l *link) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// expect registers who takes the reply with this id.
+func (l *link) expect(id uint64, e expecter) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.expected[id] = e
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	e.reply(nil, ErrDown)
+}
+
+// unexpect withdraws; false when the reply is being delivered.
+func (l *link) unexpect(id uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.expected[id]
+	delete(l.expected, id)
+	return ok
+}
+
+func (l *link) send(m *rpcpb.Message) {
+	if err := l.out.send(m); err != nil {
+		l.close(err)
+	}
+}
+
+// ping sends one ping with the list of whom we take for dead.
+func (l *link) ping() {
+	id := l.peer.node.nextID()
+	now := time.Now()
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	for old, at := range l.pings {
+		if now.Sub(at) > 10*l.peer.node.cfg.HangUpAfter {
+			delete(l.pings, old)
+		}
+	}
+	l.pings[id] = now
+	l.mu.Unlock()
+	l.out.enqueue(&rpcpb.Message{Id: id, Body: &rpcpb.Message_Ping{
+		Ping: &rpcpb.Ping{Dead: l.peer.node.deadList()},
+	}}, true)
+}
+
+// read dispatches replies until the stream ends.
+func (l *link) read() {
+	asm := assembler{limit: l.peer.node.cfg.MaxEntryBytes + envelopeBytes}
+	for {
+		env, err := l.stream.Recv()
+		if err != nil {
+			l.close(fromStatus(err))
+			return
+		}
+		for _, m := range env.GetMessages() {
+			if f := m.GetFragment(); f != nil {
+				if m, err = asm.add(f); err != nil {
+					l.close(err)
+					return
+				}
+				if m == nil {
+					continue
+				}
+			}
+			l.dispatch(m)
+		}
+	}
+}
+
+func (l *link) dispatch(m *rpcpb.Message) {
+	if pong := m.GetPong(); pong != nil {
+		l.mu.Lock()
+		at, ok := l.pings[m.GetId()]
+		delete(l.pings, m.GetId())
+		l.mu.Unlock()
+		if ok {
+			l.peer.ponged(time.Since(at), pong.GetDead())
+		}
+		return
+	}
+	if rs := m.GetHeartbeatReplies(); rs != nil {
+		for _, r := range rs.GetReplies() {
+			if e := l.taken(r.GetId()); e != nil {
+				e.reply(&rpcpb.Message{Body: &rpcpb.Message_HeartbeatReplies{
+					HeartbeatReplies: &rpcpb.HeartbeatReplies{Replies: []*rpcpb.HeartbeatReply{r}},
+				}}, nil)
+			}
+		}
+		return
+	}
+	if e := l.taken(m.GetId()); e != nil {
+		e.reply(m, nil)
+	}
+}
+
+func (l *link) taken(id uint64) expecter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.expected[id]
+	delete(l.expected, id)
+	return e
+}
+
+// linkCall is an AppendEntries over the link.
+type linkCall struct{ c *call }
+
+func (lc linkCall) reply(m *rpcpb.Message, err error) {
+	switch {
+	case err != nil:
+		lc.c.fail(err)
+	case m.GetFailure() != nil:
+		lc.c.fail(fromCode(code(m.GetFailure().GetCode()), m.GetFailure().GetText()))
+	default:
+		r := m.GetAppendReply()
+		lc.c.succeed(reply{
+			success: r.GetSuccess(), noBackoff: r.GetNoRetryBackoff(),
+			term: r.GetTerm(), lastLog: r.GetLastLog(),
+		})
+	}
+}
+
+// post and forget make the link a carrier.
+func (l *link) post(c *call) error {
+	g, args := c.group, c.args
+	m := &rpcpb.Append{
+		Target: g.target(c.peer), Term: args.Term, PrevIndex: args.PrevLogEntry, PrevTerm: args.PrevLogTerm,
+		Commit: args.LeaderCommitIndex, LastIndex: g.lastIndex(),
+		Entries: make([]*rpcpb.Entry, len(args.Entries)),
+	}
+	for i, e := range args.Entries {
+		m.Entries[i] = &rpcpb.Entry{
+			Index: e.Index, Term: e.Term, Type: uint32(e.Type), Data: e.Data, Extensions: e.Extensions,
+			AppendedAt: unixNano(e.AppendedAt),
+		}
+	}
+	c.id = l.peer.node.nextID()
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return ErrDown
+	}
+	l.expected[c.id] = linkCall{c}
+	l.mu.Unlock()
+	l.send(&rpcpb.Message{Id: c.id, Body: &rpcpb.Message_Append{Append: m}})
+	return nil
+}
+
+func (l *link) forget(c *call) bool { return l.unexpect(c.id) }
+
+// waiter takes a reply for a goroutine that waits.
+type waiter struct {
+	m    *rpcpb.Message
+	err  error
+	done chan struct{}
+}
+
+func (w *waiter) reply(m *rpcpb.Message, err error) {
+	w.m, w.err = m, err
+	close(w.done)
+}
+
+// ask sends m to p and waits for the reply, parking while p is down.
+func (g *group) ask(p *peer, m *rpcpb.Message, timeout time.Duration) (*rpcpb.Message, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for {
+		l, up := p.current()
+		if l == nil {
+			select {
+			case <-up:
+				continue
+			case <-g.aborted:
+				return nil, ErrAborted
+			case <-g.node.closing:
+				return nil, ErrClosed
+			case <-timer.C:
+				return nil, ErrDown
+			}
+		}
+		w := &waiter{done: make(chan struct{})}
+		m.Id = g.node.nextID()
+		l.expect(m.Id, w)
+		l.send(m)
+		select {
+		case <-w.done:
+		case <-g.aborted:
+			l.unexpect(m.Id)
+			return nil, ErrAborted
+		case <-timer.C:
+			l.unexpect(m.Id)
+			return nil, ErrDown
+		}
+		if w.err != nil {
+			return nil, w.err
+		}
+		if f := w.m.GetFailure(); f != nil {
+			return nil, fromCode(code(f.GetCode()), f.GetText())
+		}
+		return w.m, nil
+	}
+}
+
+// RequestVote and RequestPreVote are the library's. A suspect replica asks for
+// no votes. The term is raised before the request leaves.
+func (g *group) RequestVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	g.raise(args.Term)
+	r, err := g.vote(ServerID(target), &rpcpb.Vote{
+		Term: args.Term, LastIndex: args.LastLogIndex, LastTerm: args.LastLogTerm, LeadershipTransfer: args.LeadershipTransfer,
+	})
+	if err != nil {
+		return err
+	}
+	*resp = raft.RequestVoteResponse{Term: r.GetTerm(), Granted: r.GetGranted()}
+	return nil
+}
+
+func (g *group) RequestPreVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	r, err := g.vote(ServerID(target), &rpcpb.Vote{
+		Pre: true, Term: args.Term, LastIndex: args.LastLogIndex, LastTerm: args.LastLogTerm,
+	})
+	if err != nil {
+		return err
+	}
+	*resp = raft.RequestPreVoteResponse{Term: r.GetTerm(), Granted: r.GetGranted()}
+	return nil
+}
+
+func (g *group) vote(to ServerID, v *rpcpb.Vote) (*rpcpb.VoteReply, error) {
+	if g.suspect() {
+		return nil, ErrSuspect
+	}
+	if g.stalled.Load() {
+		return nil, ErrStalled
+	}
+	p := g.node.peer(to.Node())
+	if p == nil {
+		return nil, &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
+	}
+	v.Target = g.target(to)
+	m, err := g.ask(p, &rpcpb.Message{Body: &rpcpb.Message_Vote{Vote: v}}, g.node.cfg.VoteTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return m.GetVoteReply(), nil
+}
+
+// TimeoutNow asks the target replica to campaign at once.
+func (g *group) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, _ *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
+	to := ServerID(target)
+	p := g.node.peer(to.Node())
+	if p == nil {
+		return &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
+	}
+	_, err := g.ask(p, &rpcpb.Message{Body: &rpcpb.Message_TimeoutNow{
+		TimeoutNow: &rpcpb.TimeoutNow{Target: g.target(to)},
+	}}, g.node.cfg.VoteTimeout)
+	return err
+}

@@ -1,0 +1,268 @@
+package rpc
+
+import (
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+
+	"gopherlog/cluster/rpc/rpcpb"
+)
+
+// service is the gRPC face of a Node.
+type service struct {
+	rpcpb.UnimplementedPeerServer
+	node *Node
+}
+
+// Link serves a peer's control stream.
+func (s *service) Link(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.Envelope]) error {
+	n := s.node
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	h := helloFromProto(first.GetHello())
+	if err := n.admit(h); err != nil {
+		return toStatus(err)
+	}
+	mine := n.hello(h.from)
+	if err := stream.Send(&rpcpb.Envelope{Hello: mine.proto(), Cluster: mine.cluster}); err != nil {
+		return err
+	}
+	out := newSender(stream.Send, n.cfg.ClusterID)
+	ended := make(chan struct{})
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		out.run(ended) // when it fails, Recv below fails too
+	}()
+	err = n.serveLink(stream, h.from, out)
+	close(ended)
+	<-written
+	return err
+}
+
+func (n *Node) serveLink(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.Envelope], from NodeID, out *sender) error {
+	asm := assembler{limit: n.cfg.MaxEntryBytes + envelopeBytes}
+	for {
+		env, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		mine := n.cfg.ClusterID()
+		if mine != "" && env.GetCluster() != "" && mine != env.GetCluster() {
+			return toStatus(ErrForeignCluster)
+		}
+		serving := env.GetCluster() == mine
+		for _, m := range env.GetMessages() {
+			if f := m.GetFragment(); f != nil {
+				if m, err = asm.add(f); err != nil {
+					return toStatus(err)
+				}
+				if m == nil {
+					continue
+				}
+			}
+			n.serveMessage(out, from, m, serving)
+		}
+	}
+}
+
+// serveMessage handles one message without waiting for anything.
+func (n *Node) serveMessage(out *sender, from NodeID, m *rpcpb.Message, serving bool) {
+	switch body := m.GetBody().(type) {
+	case *rpcpb.Message_Ping:
+		out.enqueue(&rpcpb.Message{Id: m.GetId(), Body: &rpcpb.Message_Pong{
+			Pong: &rpcpb.Pong{Dead: n.deadList()},
+		}}, true)
+		if p := n.peer(from); p != nil {
+			p.took(body.Ping.GetDead())
+		}
+	case *rpcpb.Message_Heartbeats:
+		n.beaten(out, body.Heartbeats, serving)
+	case *rpcpb.Message_Append:
+		n.answerTo(out, m.GetId(), n.appendOverLink(out, m.GetId(), body.Append, serving))
+	case *rpcpb.Message_Vote:
+		n.answerTo(out, m.GetId(), n.voteAsked(out, m.GetId(), body.Vote, serving))
+	case *rpcpb.Message_TimeoutNow:
+		g, err := n.receiver(body.TimeoutNow.GetTarget(), serving)
+		if err == nil {
+			err = g.campaign(body.TimeoutNow.GetTarget().GetFrom(), answerFunc(func(r raft.RPCResponse) {
+				if r.Error != nil {
+					n.answerTo(out, m.GetId(), r.Error)
+					return
+				}
+				out.send(&rpcpb.Message{Id: m.GetId(), Body: &rpcpb.Message_Ack{Ack: &rpcpb.Ack{}}})
+			}))
+		}
+		n.answerTo(out, m.GetId(), err)
+	}
+}
+
+// answerTo sends a failure unless err is nil.
+func (n *Node) answerTo(out *sender, id uint64, err error) {
+	if err == nil {
+		return
+	}
+	c, text := toCode(err)
+	out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_Failure{
+		Failure: &rpcpb.Failure{Code: uint32(c), Text: text},
+	}})
+}
+
+// receiver finds the group that a message is for.
+func (n *Node) receiver(t *rpcpb.Target, serving bool) (*group, error) {
+	id, ok := decodeGroupID(t.GetGroup())
+	if !ok {
+		return nil, ErrCorrupt
+	}
+	return n.receiverOf(id, []byte(t.GetTo()), serving)
+}
+
+// receiverOf never creates a group: a node that does not hold it, or holds
+// another incarnation of the replica, says so.
+func (n *Node) receiverOf(id GroupID, to []byte, serving bool) (*group, error) {
+	if !serving {
+		return nil, ErrUnknownGroup
+	}
+	g := n.group(id)
+	switch {
+	case g == nil:
+		return nil, ErrUnknownGroup
+	case string(g.self) != string(to):
+		return nil, ErrStaleServer
+	case g.stalled.Load():
+		return nil, ErrStalled
+	}
+	return g, nil
+}
+
+func (n *Node) appendOverLink(out *sender, id uint64, m *rpcpb.Append, serving bool) error {
+	g, err := n.receiver(m.GetTarget(), serving)
+	if err != nil {
+		return err
+	}
+	leader, leaderBytes := g.intern([]byte(m.GetTarget().GetFrom()))
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raftProtocol, ID: leaderBytes, Addr: leaderBytes},
+		Term:      m.GetTerm(), Leader: leaderBytes,
+		PrevLogEntry: m.GetPrevIndex(), PrevLogTerm: m.GetPrevTerm(),
+		LeaderCommitIndex: min(m.GetCommit(), m.GetPrevIndex()+uint64(len(m.GetEntries()))),
+	}
+	for _, e := range m.GetEntries() {
+		l := &raft.Log{
+			Index: e.GetIndex(), Term: e.GetTerm(), Type: raft.LogType(e.GetType()),
+			Data: e.GetData(), Extensions: e.GetExtensions(), AppendedAt: fromUnixNano(e.GetAppendedAt()),
+		}
+		if want := m.GetPrevIndex() + uint64(len(req.Entries)) + 1; l.Index != want {
+			return ErrCorrupt
+		}
+		if g.opts.Verify != nil && l.Type == raft.LogCommand && len(l.Extensions) == 0 {
+			if err := g.opts.Verify(l.Data); err != nil {
+				return &remoteError{ErrCorrupt, err.Error()}
+			}
+		}
+		req.Entries = append(req.Entries, l)
+	}
+	g.followed(req.Term)
+	if g.opts.LeaderEnd != nil {
+		g.opts.LeaderEnd(leader, req.Term, m.GetLastIndex())
+	}
+	return g.deliver(req, nil, consumerDepth, answerFunc(func(r raft.RPCResponse) {
+		resp, _ := r.Response.(*raft.AppendEntriesResponse)
+		if r.Error != nil || resp == nil {
+			n.answerTo(out, id, errOr(r.Error, ErrClosed))
+			return
+		}
+		g.answered(resp, req.Term, leader)
+		out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_AppendReply{AppendReply: &rpcpb.AppendReply{
+			Term: resp.Term, LastLog: resp.LastLog, Success: resp.Success, NoRetryBackoff: resp.NoRetryBackoff,
+		}}})
+	}))
+}
+
+func errOr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// voteAsked handles a vote or pre-vote. A suspect replica grants none.
+func (n *Node) voteAsked(out *sender, id uint64, v *rpcpb.Vote, serving bool) error {
+	g, err := n.receiver(v.GetTarget(), serving)
+	if err != nil {
+		return err
+	}
+	if g.suspect() {
+		return ErrSuspect
+	}
+	from := []byte(v.GetTarget().GetFrom())
+	header := raft.RPCHeader{ProtocolVersion: raftProtocol, ID: from, Addr: from}
+	var cmd any = &raft.RequestVoteRequest{
+		RPCHeader: header, Term: v.GetTerm(), Candidate: from,
+		LastLogIndex: v.GetLastIndex(), LastLogTerm: v.GetLastTerm(), LeadershipTransfer: v.GetLeadershipTransfer(),
+	}
+	if v.GetPre() {
+		cmd = &raft.RequestPreVoteRequest{
+			RPCHeader: header, Term: v.GetTerm(), LastLogIndex: v.GetLastIndex(), LastLogTerm: v.GetLastTerm(),
+		}
+	}
+	return g.deliver(cmd, nil, consumerDepth, answerFunc(func(r raft.RPCResponse) {
+		answer := &rpcpb.VoteReply{}
+		switch resp := r.Response.(type) {
+		case *raft.RequestVoteResponse:
+			answer.Term, answer.Granted = resp.Term, resp.Granted
+			g.raise(resp.Term)
+		case *raft.RequestPreVoteResponse:
+			answer.Term, answer.Granted = resp.Term, resp.Granted
+		default:
+			n.answerTo(out, id, errOr(r.Error, ErrClosed))
+			return
+		}
+		if r.Error != nil {
+			n.answerTo(out, id, r.Error)
+			return
+		}
+		out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_VoteReply{VoteReply: answer}})
+	}))
+}
+
+// campaign delivers a TimeoutNow to this replica.
+func (g *group) campaign(from string, a answerer) error {
+	if g.suspect() {
+		return ErrSuspect
+	}
+	if g.opts.MayCampaign != nil && !g.opts.MayCampaign() {
+		return ErrMayNotCampaign
+	}
+	header := raft.RPCHeader{ProtocolVersion: raftProtocol, ID: []byte(from), Addr: []byte(from)}
+	return g.deliver(&raft.TimeoutNowRequest{RPCHeader: header}, nil, consumerDepth, a)
+}
+
+// TimeoutNow makes the target replica of group campaign at once, without
+// asking whether it has a leader. On this node it goes straight to the group;
+// elsewhere to that node. It returns when the replica has begun.
+//
+// A leader that is told so steps down: only ask followers, or set MayCampaign.
+func (n *Node) TimeoutNow(id GroupID, target ServerID) error {
+	g := n.group(id)
+	if g == nil {
+		return ErrUnknownGroup
+	}
+	if target.Node() != n.cfg.Node {
+		return g.TimeoutNow(target.Raft(), target.Address(), nil, nil)
+	}
+	if target != g.self {
+		return ErrStaleServer
+	}
+	done := make(chan error, 1)
+	if err := g.campaign(string(g.self), answerFunc(func(r raft.RPCResponse) { done <- r.Error })); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-g.aborted:
+		return ErrAborted
+	}
+}

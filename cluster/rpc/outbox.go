@@ -1,0 +1,156 @@
+package rpc
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// outbox merges the writes of many goroutines on one connection. A sender that
+// finds it idle writes by itself, without a hand-off; what piles up meanwhile
+// is written by run in one vectored write.
+type outbox struct {
+	conn    net.Conn
+	pool    *buffers
+	limit   int           // queued bytes above which send waits; 0 never waits
+	timeout time.Duration // of one write; 0 none
+
+	mu      sync.Mutex
+	queue   net.Buffers
+	spare   net.Buffers // the other of two slices that take turns
+	heads   [][]byte    // pooled buffers that queue points into
+	idle    [][]byte    // the other of two
+	queued  int
+	writing bool
+	err     error
+	room    chan struct{} // closed when the queue was taken; nil when nobody waits
+
+	wake   chan struct{}
+	closed chan struct{}
+}
+
+func newOutbox(conn net.Conn, pool *buffers, limit int, timeout time.Duration) *outbox {
+	return &outbox{
+		conn: conn, pool: pool, limit: limit, timeout: timeout,
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+}
+
+// send queues bufs, in order and without others in between, and usually writes
+// them. The bytes must not change until they are written. head, when not nil,
+// is a pooled buffer that bufs points into; the outbox puts it back.
+func (o *outbox) send(bufs [][]byte, head []byte, size int) error {
+	o.mu.Lock()
+	for o.err == nil && o.limit > 0 && o.queued > 0 && o.queued+size > o.limit {
+		if o.room == nil {
+			o.room = make(chan struct{})
+		}
+		room := o.room
+		o.mu.Unlock()
+		select {
+		case <-room:
+		case <-o.closed:
+		}
+		o.mu.Lock()
+	}
+	if o.err != nil {
+		err := o.err
+		o.mu.Unlock()
+		return err
+	}
+	o.queue = append(o.queue, bufs...)
+	if head != nil {
+		o.heads = append(o.heads, head)
+	}
+	o.queued += size
+	if o.writing {
+		o.mu.Unlock()
+		return nil
+	}
+	o.writing = true
+	o.mu.Unlock()
+	more, err := o.flush()
+	if more {
+		o.wake <- struct{}{} // room for one; only the current writer sends
+	}
+	return err
+}
+
+// flush writes what is queued. The caller owns writing; more means that it
+// still does and that there is more to write.
+func (o *outbox) flush() (more bool, err error) {
+	o.mu.Lock()
+	bufs, heads := o.queue, o.heads
+	o.queue, o.heads = o.spare[:0], o.idle[:0]
+	o.queued = 0
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
+	o.mu.Unlock()
+
+	if o.timeout > 0 {
+		o.conn.SetWriteDeadline(time.Now().Add(o.timeout))
+	}
+	rest := bufs
+	_, err = rest.WriteTo(o.conn)
+	clear(bufs)
+	for i, h := range heads {
+		o.pool.put(h)
+		heads[i] = nil
+	}
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spare, o.idle = bufs[:0], heads[:0]
+	if err != nil {
+		o.failLocked(err)
+		return false, err
+	}
+	if len(o.queue) == 0 {
+		o.writing = false
+		return false, nil
+	}
+	return true, nil
+}
+
+// run writes what senders left behind until the outbox is closed.
+func (o *outbox) run() {
+	for {
+		select {
+		case <-o.wake:
+			for {
+				more, err := o.flush()
+				if err != nil {
+					return
+				}
+				if !more {
+					break
+				}
+			}
+		case <-o.closed:
+			return
+		}
+	}
+}
+
+func (o *outbox) failLocked(err error) {
+	if o.err != nil {
+		return
+	}
+	o.err = err
+	close(o.closed)
+	o.queue, o.heads = nil, nil
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
+}
+
+// close fails what is queued and yet to come, and closes the connection.
+func (o *outbox) close(err error) {
+	o.mu.Lock()
+	o.failLocked(err)
+	o.mu.Unlock()
+	o.conn.Close()
+}

@@ -1,0 +1,123 @@
+package rpc
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	pipelineDepth = 4  // requests of one pipeline without an answer
+	pipelineRoom  = 16 // answers that may wait for the library beside them
+	freshPing     = time.Second
+)
+
+// pipeline keeps several AppendEntries to one peer under way.
+type pipeline struct {
+	group *group
+	peer  *peer
+	to    ServerID
+
+	slots  chan struct{}          // one token per request under way
+	done   chan raft.AppendFuture // has room for all of them: completing never blocks
+	closed chan struct{}
+	once   sync.Once
+}
+
+// AppendEntriesPipeline refuses a peer that is still behind: without a
+// pipeline the library sends one request after the other until the peer has
+// everything, with one it would wait for a poke before each.
+func (g *group) AppendEntriesPipeline(_ raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	to := ServerID(target)
+	p := g.node.peer(to.Node())
+	if p == nil {
+		return nil, &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
+	}
+	if g.isBehind(to) {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	if cr, _ := p.carrier(g.opts.Bulk); cr == nil {
+		return nil, raft.ErrPipelineReplicationNotSupported // the next request parks
+	}
+	return &pipeline{
+		group: g, peer: p, to: to,
+		slots:  make(chan struct{}, pipelineDepth),
+		done:   make(chan raft.AppendFuture, pipelineDepth+pipelineRoom),
+		closed: make(chan struct{}),
+	}, nil
+}
+
+// AppendEntries queues one request, waiting while pipelineDepth are under way.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	g := p.group
+	if err := p.take(); err != nil {
+		return nil, err
+	}
+	if g.shapeFor(p.to, args) {
+		p.give()
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	if err := g.mayLead(args.Term); err != nil {
+		p.give()
+		return nil, err
+	}
+	c := &call{group: g, peer: p.to, args: args, resp: resp, start: time.Now(), pipe: p}
+	c.done.Add(1)
+	if len(args.Entries) == 0 && g.opts.Suppress && p.peer.fresh(freshPing) && g.saysNothingNew(p.to, args) {
+		c.succeed(reply{success: true, term: args.Term, lastLog: args.PrevLogEntry})
+		return c, nil
+	}
+	cr, _ := p.peer.carrier(g.opts.Bulk)
+	if cr == nil {
+		p.give()
+		return nil, ErrDown
+	}
+	if err := cr.post(c); err != nil {
+		p.give()
+		return nil, err
+	}
+	return c, nil
+}
+
+// take waits for a slot and for the library to have read earlier answers.
+func (p *pipeline) take() error {
+	select {
+	case p.slots <- struct{}{}:
+	case <-p.closed:
+		return ErrClosed
+	case <-p.group.aborted:
+		return ErrAborted
+	case <-p.group.node.closing:
+		return ErrClosed
+	}
+	for len(p.done) >= pipelineRoom {
+		if err := p.group.pause(time.Millisecond, nil); err != nil {
+			p.give()
+			return err
+		}
+		select {
+		case <-p.closed:
+			p.give()
+			return ErrClosed
+		default:
+		}
+	}
+	return nil
+}
+
+func (p *pipeline) give() { <-p.slots }
+
+// finished hands a completed call to the library.
+func (p *pipeline) finished(c *call) {
+	p.done <- c
+	p.give()
+}
+
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.done }
+
+// Close unblocks every sender. Answers that are still under way are dropped.
+func (p *pipeline) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}

@@ -1,0 +1,106 @@
+package rpc
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// progress is what one peer's answers prove about its log, within one term of
+// ours as leader.
+type progress struct {
+	term    uint64
+	index   uint64 // the peer's log equals ours up to here
+	commit  uint64 // the commit index that it took over
+	behind  bool   // the last request could not carry all that the log held
+	contact time.Time
+}
+
+// of returns the peer's progress in term, fresh if the term is new. g.mu is held.
+func (g *group) of(peer ServerID, term uint64) *progress {
+	p := g.progress[peer]
+	if p == nil {
+		p = &progress{}
+		g.progress[peer] = p
+	}
+	if term > p.term {
+		*p = progress{term: term, contact: p.contact}
+	}
+	return p
+}
+
+// acked takes over a successful answer to args.
+func (g *group) acked(peer ServerID, args *raft.AppendEntriesRequest) {
+	reached := args.PrevLogEntry + uint64(len(args.Entries))
+	g.mu.Lock()
+	p := g.of(peer, args.Term)
+	p.contact = g.node.cfg.Now()
+	advanced := p.term == args.Term && reached > p.index
+	if advanced {
+		p.index = reached
+	}
+	if p.term == args.Term {
+		p.commit = max(p.commit, min(args.LeaderCommitIndex, reached))
+	}
+	g.mu.Unlock()
+	if advanced && g.opts.Matched != nil {
+		g.opts.Matched(peer, reached)
+	}
+}
+
+// heard notes an answer that proves nothing about the log.
+func (g *group) heard(peer ServerID, term uint64, fresh bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.of(peer, term)
+	p.contact = g.node.cfg.Now()
+	if fresh {
+		p.commit = 0 // it opened anew and forgot what we told it
+	}
+}
+
+// confirmed says whether peer is known to hold prev in term.
+func (g *group) confirmed(peer ServerID, term, prev uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.progress[peer]
+	return p != nil && p.term == term && p.index >= prev
+}
+
+func (g *group) setBehind(peer ServerID, term uint64, behind bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.of(peer, term).behind = behind
+}
+
+func (g *group) isBehind(peer ServerID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.progress[peer]
+	return p != nil && p.behind
+}
+
+// saysNothingNew is true when the peer has already answered all that the empty
+// request args could tell it.
+func (g *group) saysNothingNew(peer ServerID, args *raft.AppendEntriesRequest) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.progress[peer]
+	return p != nil && p.term == args.Term && p.index == args.PrevLogEntry &&
+		p.commit >= min(args.LeaderCommitIndex, args.PrevLogEntry)
+}
+
+// Match returns the index up to which peer's log is known to equal ours in our
+// newest term as leader of g, and when it last answered. Zero when unknown.
+func (n *Node) Match(g GroupID, peer ServerID) (index uint64, lastContact time.Time) {
+	gr := n.group(g)
+	if gr == nil {
+		return 0, time.Time{}
+	}
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	if p := gr.progress[peer]; p != nil {
+		return p.index, p.contact
+	}
+	return 0, time.Time{}
+}
