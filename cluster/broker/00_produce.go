@@ -10,6 +10,7 @@ import (
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/record"
 	"gopherlog/engine/wire"
 )
@@ -33,6 +34,8 @@ const (
 	// maxProducePartitions bounds what a request of many small claims can make the decoder allocate.
 	maxProducePartitions = 10_000
 )
+
+var beforeAnswer = failpoint.Register("produce/before-answer", "a produce request has its outcome, the client has no answer; an error closes the connection")
 
 // produceCall is a produce request until its last partition has answered.
 type produceCall struct {
@@ -194,10 +197,15 @@ func (c *produceCall) finish() {
 	if c.left.Add(-1) > 0 {
 		return
 	}
-	if c.acks != partition.AcksNone {
-		c.req.ReplyMessage(&c.resp)
-	} else if err := c.failure(); err != nil {
+	if c.acks == partition.AcksNone {
+		if err := c.failure(); err != nil {
+			c.req.Conn.Close(err)
+		}
+	} else if err := c.b.cfg.Failpoints.Hit(beforeAnswer); err != nil {
 		c.req.Conn.Close(err)
+		c.req.ReplyNone()
+	} else {
+		c.req.ReplyMessage(&c.resp)
 	}
 	c.b.observe(c.api, c.started)
 }

@@ -18,6 +18,7 @@ import (
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/wire"
 )
 
@@ -57,17 +58,16 @@ type Partition interface {
 	DeleteRecords(ctx context.Context, offset int64) (lowWatermark int64, err error)
 }
 
-// Partitions finds the replicas on this node. Get returns nil for one that is not here.
+// Partitions finds the replicas on this node; Local wraps the real ones. The error says why there is none.
 type Partitions interface {
-	Get(topic string, number int32) Partition
+	Get(topic string, number int32) (Partition, error)
 }
 
 // Config is what a Broker is made of. Listener, NodeID, Meta and Partitions are required.
 type Config struct {
-	Listener net.Listener
-	NodeID   meta.NodeID
-	Meta     Meta
-	// Partitions of this node; Local wraps the real ones.
+	Listener   net.Listener
+	NodeID     meta.NodeID
+	Meta       Meta
 	Partitions Partitions
 	// Alive is the failure detector's view of a peer. nil: everybody is.
 	Alive func(meta.NodeID) bool
@@ -87,6 +87,7 @@ type Config struct {
 	MaxFetchWait time.Duration
 	// AdminTimeout caps for how long an admin request is retried (1 minute).
 	AdminTimeout time.Duration
+	Failpoints   *failpoint.Set
 	Pool         *wire.Pool            // nil: a pool of its own
 	Logger       *slog.Logger          // nil: silent
 	Registerer   prometheus.Registerer // nil: no metrics

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"errors"
 	"net"
 	"strconv"
 
 	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
 	"gopherlog/engine/wire"
 )
 
@@ -54,11 +56,19 @@ func (b *Broker) controller() int32 {
 
 // local returns this node's replica of a topic in the image, nil if it has none of this creation of the topic.
 func (b *Broker) local(t *meta.Topic, number int32) Partition {
-	p := b.cfg.Partitions.Get(t.Name, number)
-	if p == nil || p.TopicID() != t.ID {
+	p, err := b.replica(t, number)
+	if err != nil {
 		return nil
 	}
 	return p
+}
+
+func (b *Broker) replica(t *meta.Topic, number int32) (Partition, error) {
+	p, err := b.cfg.Partitions.Get(t.Name, number)
+	if err == nil && p.TopicID() != t.ID {
+		err = partition.ErrUnknownPartition
+	}
+	return p, err
 }
 
 // leadership is what clients are told about one partition.
@@ -101,11 +111,14 @@ func (b *Broker) find(image *meta.Image, topic string, number int32) (Partition,
 	if t == nil || number < 0 || int(number) >= len(t.Partitions) {
 		return nil, t, codeUnknownTopicOrPartition
 	}
-	p := b.local(t, number)
-	if p == nil {
-		return nil, t, codeNotLeaderOrFollower
+	p, err := b.replica(t, number)
+	switch {
+	case err == nil:
+		return p, t, codeNone
+	case errors.Is(err, partition.ErrStorage):
+		return nil, t, codeKafkaStorageError
 	}
-	return p, t, codeNone
+	return nil, t, codeNotLeaderOrFollower
 }
 
 func nodeIDs(ids []meta.NodeID) []int32 {
