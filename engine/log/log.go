@@ -26,7 +26,6 @@ var (
 	ErrDivergent  = errors.New("log: entry differs from the log") // stamped otherwise than this log would stamp it
 	ErrClosed     = errors.New("log: closed")
 	ErrFailed     = errors.New("log: closed after a failed write or sync")
-	ErrTruncated  = errors.New("log: range was truncated while it was read")
 	ErrNoSnap     = errors.New("log: no usable snapshot")
 	ErrVersion    = errors.New("log: format version not supported")
 )

@@ -1,0 +1,88 @@
+package log
+
+import "sync"
+
+// chunks keeps the last read-ahead of two readers, so that a catching-up follower which asks for one
+// entry after the other costs one read per chunk. The bytes are charged to the node's cache budget; without
+// room a chunk is not kept.
+type chunks struct {
+	mu   sync.Mutex
+	slot [2]chunk
+	old  int // the slot to be replaced next
+}
+
+// chunk is entries that were read together; next is the index that its reader asks for afterwards.
+type chunk struct {
+	entries []Entry
+	next    uint64
+	charged int64
+	budget  *Budget
+}
+
+// get returns a kept entry.
+func (c *chunks) get(index uint64) (Entry, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.slot {
+		s := &c.slot[i]
+		if n := len(s.entries); n > 0 && index >= s.entries[0].Index && index <= s.entries[n-1].Index {
+			return s.entries[index-s.entries[0].Index], true
+		}
+	}
+	return Entry{}, false
+}
+
+// sequential notes a miss at index and reports whether it is the one a reader would ask for next.
+func (c *chunks) sequential(index uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.slot {
+		if c.slot[i].next == index && index > 0 {
+			c.old = 1 - i
+			c.slot[i].next = index + 1
+			return true
+		}
+	}
+	c.slot[c.old].drop()
+	c.slot[c.old].next = index + 1
+	c.old = 1 - c.old
+	return false
+}
+
+// keep stores what a sequential reader will ask for.
+func (c *chunks) keep(entries []Entry, budget *Budget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.slot {
+		s := &c.slot[i]
+		if s.next != entries[0].Index+1 {
+			continue
+		}
+		s.drop()
+		var n int64
+		for k := range entries {
+			n += charge(&entries[k])
+		}
+		if budget.charge(n) {
+			s.entries, s.charged, s.budget = entries, n, budget
+			s.next = entries[len(entries)-1].Index + 1
+		}
+		return
+	}
+}
+
+func (s *chunk) drop() {
+	if s.charged > 0 {
+		s.budget.release(s.charged)
+	}
+	*s = chunk{}
+}
+
+// clear forgets everything: entries may have been cut, or nobody reads any more.
+func (c *chunks) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.slot {
+		c.slot[i].drop()
+	}
+}
