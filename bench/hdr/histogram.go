@@ -76,3 +76,14 @@ func (h *Histogram) points(ps []float64) []Point {
 	}
 	return points
 }
+
+// MergeHistograms adds up histograms; nil ones count as empty.
+func MergeHistograms(histograms ...*Histogram) *Histogram {
+	sum := newPacked()
+	for _, h := range histograms {
+		if h != nil {
+			mustMerge(sum, h.h)
+		}
+	}
+	return &Histogram{sum}
+}

@@ -201,6 +201,23 @@ func (k *kafka) Leaders(ctx context.Context, topic string) (map[int32]int32, err
 	return out, nil
 }
 
+func (k *kafka) TopicConfig(ctx context.Context, topic string) (map[string]string, error) {
+	configs, err := k.admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("load: configuration of %s: %w", topic, err)
+	}
+	out := map[string]string{}
+	for _, c := range configs {
+		if c.Err != nil {
+			return nil, fmt.Errorf("load: configuration of %s: %w", topic, c.Err)
+		}
+		for _, kv := range c.Configs {
+			out[kv.Key] = kv.MaybeValue()
+		}
+	}
+	return out, nil
+}
+
 func (k *kafka) Settings(c ProducerConfig) []Setting {
 	deviates := func(key string) bool { _, ok := c.Overrides[key]; return ok }
 	acks := map[int]string{0: "0", 1: "1", -1: "all"}[c.Acks]

@@ -46,6 +46,10 @@ func (n *null) EndOffsets(_ context.Context, topic string) (map[int32]OffsetAnsw
 
 func (*null) Leaders(context.Context, string) (map[int32]int32, error) { return map[int32]int32{}, nil }
 
+func (*null) TopicConfig(context.Context, string) (map[string]string, error) {
+	return map[string]string{}, nil
+}
+
 func (*null) Settings(ProducerConfig) []Setting { return nil }
 
 func (*null) Close() {}

@@ -1,6 +1,9 @@
 package scenario
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Expect is one line of the expect section, parsed.
 type Expect struct {
@@ -74,3 +77,7 @@ func Schema() []byte { panic("soon") }
 
 // Docs is docs/SCENARIOS.md.
 func Docs() []byte { panic("soon") }
+
+var errLater = errors.New("not supported yet")
+
+func oneOf(word string, words []string) string { panic("soon") }
