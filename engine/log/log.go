@@ -24,6 +24,7 @@ var (
 	ErrNotFound   = errors.New("log: entry not found")            // index outside [FirstIndex, LastIndex]
 	ErrOutOfRange = errors.New("log: offset out of range")        // offset outside [StartOffset, EndOffset]
 	ErrDivergent  = errors.New("log: entry differs from the log") // stamped otherwise than this log would stamp it
+	ErrTruncated  = errors.New("log: cut again and again while it was read")
 	ErrClosed     = errors.New("log: closed")
 	ErrFailed     = errors.New("log: closed after a failed write or sync")
 	ErrNoSnap     = errors.New("log: no usable snapshot")

@@ -12,15 +12,19 @@ const (
 	chunkEntries = 4096
 )
 
+// readTries bounds how often a read that a suffix cut fell into is repeated.
+const readTries = 16
+
 // stable runs read until no suffix cut or reset fell into it, so that what it returns belongs together.
 func (l *Log) stable(read func() error) error {
-	for {
+	for range readTries {
 		before := l.cuts.Load()
 		err := read()
 		if l.cuts.Load() == before {
 			return err
 		}
 	}
+	return ErrTruncated
 }
 
 // viewOf pins the segment of an index in the log, with the index's term.
@@ -140,7 +144,7 @@ func (l *Log) Entries(lo, hi uint64, maxBytes int) (out []Entry, err error) {
 		out = nil
 		return l.collect(lo, hi, maxBytes, &out)
 	})
-	if len(out) > 0 {
+	if len(out) > 0 && !errors.Is(err, ErrTruncated) {
 		return out, nil
 	}
 	return nil, err
