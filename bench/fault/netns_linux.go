@@ -37,7 +37,7 @@ func Enter() (Network, error) {
 	case "run":
 		return setUp()
 	}
-	if err := probe(); err != nil {
+	if err := Probe(); err != nil {
 		return nil, err
 	}
 	os.Exit(runInside())
@@ -63,7 +63,8 @@ func insideCommand(mode string, argv []string) *exec.Cmd {
 	return cmd
 }
 
-func probe() error {
+// Probe says whether Enter would work here, without entering.
+func Probe() error {
 	cmd := insideCommand("probe", nil)
 	var msg bytes.Buffer
 	cmd.Stderr = &msg

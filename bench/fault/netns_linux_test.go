@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 // The namespace part runs in a child process: this test starts itself there.
 func TestCutSilencesOnePairAndCountsItsPackets(t *testing.T) {
 	if os.Getenv(insideVar) != "run" {
-		if err := probe(); err != nil {
+		if err := Probe(); err != nil {
 			t.Skipf("this kernel gives no network namespace, so there is nothing to cut in: %v", err)
 		}
 		cmd := insideCommand("run", []string{"-test.run=^" + t.Name() + "$", "-test.v"})

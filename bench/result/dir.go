@@ -98,7 +98,7 @@ func (d *Dir) writeTrials(r *Results) error {
 		_ = w.Write([]string{t.ID, t.Cell, strconv.Itoa(t.Block), strconv.Itoa(t.Order), num(t.Offered), num(t.Achieved),
 			strconv.FormatInt(t.Counts.Acked, 10), strconv.FormatInt(t.Counts.Failed, 10), strconv.FormatInt(t.Counts.Unknown, 10),
 			strconv.FormatInt(t.Counts.Late, 10), strconv.FormatInt(t.Counts.Shed, 10),
-			num(ack.P50), num(ack.P99), num(vis.P50), num(vis.P99), num(cpu), t.Verdict, strings.Join(t.Invalid, "; ")})
+			num(ack.P50), num(ack.P99), num(vis.P50), num(vis.P99), num(cpu), string(t.Check.Status), strings.Join(t.Invalid, "; ")})
 	}
 	w.Flush()
 	return replace(d.File(TrialsFile), []byte(b.String()))

@@ -8,6 +8,7 @@ package result
 import (
 	"time"
 
+	"gopherlog/bench/check"
 	"gopherlog/bench/fault"
 )
 
@@ -123,20 +124,6 @@ type Outage struct {
 	Affected  bool    `json:"affected"` // the fault hit this partition's leader
 }
 
-// Rule is one rule's finding.
-type Rule struct {
-	ID          string   `json:"id"`
-	Name        string   `json:"name"`
-	Judgement   string   `json:"judgement"` // must_be_zero | measured | not_applicable
-	Outcome     string   `json:"outcome"`   // pass | violated | measured | unknown
-	Count       int64    `json:"count"`
-	Denominator int64    `json:"denominator"`
-	Upper95     float64  `json:"upper95"` // bound of the true rate
-	Unit        string   `json:"unit"`
-	Examples    []string `json:"examples,omitempty"`
-	Note        string   `json:"note,omitempty"`
-}
-
 // Usage is what the processes consumed in the steady phase.
 type Usage struct {
 	BrokerCPU   float64 `json:"broker_cpu_s"`
@@ -165,8 +152,7 @@ type Trial struct {
 	Lateness Latency                       `json:"lateness"`
 	Outages  []Outage                      `json:"outages"`
 	Faults   []fault.Event                 `json:"faults"`
-	Rules    []Rule                        `json:"rules"`
-	Verdict  string                        `json:"verdict"` // pass | violated | inconclusive
+	Check    check.Verdict                 `json:"check"`
 	Usage    Usage                         `json:"usage"`
 	Drift    bool                          `json:"drift"`   // the steady phase was not steady
 	Invalid  []string                      `json:"invalid"` // reasons to set the trial aside
@@ -194,7 +180,7 @@ type Results struct {
 	Schema       int           `json:"schema"`
 	Trials       []Trial       `json:"trials"`
 	Expectations []Expectation `json:"expectations"`
-	Verdict      string        `json:"verdict"` // pass | violated | inconclusive
+	Verdict      check.Status  `json:"verdict"`
 	ExitCode     int           `json:"exit_code"`
 }
 

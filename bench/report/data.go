@@ -1,0 +1,171 @@
+// Package report turns run directories into charts and one self-contained page.
+//
+// It is a pure function of the files in those directories: it measures nothing,
+// asks no system anything, and can be run again at any time. It knows how to
+// read a figure honestly (ranges, denominators, what is set aside) and how to
+// draw it; it does not know how the figure came about.
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
+)
+
+// Metrics and phases as the run directory names them.
+const (
+	ack     = "ack"
+	visible = "visible"
+	steady  = "steady"
+)
+
+// set is the runs of one report, with look-ups that more than one part needs.
+type set struct {
+	runs []*result.Run
+}
+
+// guarantees lists those that occur in any run, from weak to strong.
+func (s *set) guarantees() []string {
+	seen := map[string]bool{}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			seen[c.Guarantee] = true
+		}
+	}
+	var out []string
+	for _, g := range guaranteeOrder {
+		if seen[g] {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// cells returns a run's cells of one guarantee, by rising rate.
+func cells(r *result.Run, guarantee string) []result.Cell {
+	var out []result.Cell
+	for _, c := range r.Manifest.Cells {
+		if c.Guarantee == guarantee {
+			out = append(out, c)
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Rate < out[j].Rate })
+	return out
+}
+
+// trials returns the trials of a cell that were not set aside.
+func trials(r *result.Run, cell string) []result.Trial {
+	var out []result.Trial
+	for _, t := range r.Results.Valid() {
+		if t.Cell == cell {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// summary is the median over trials of one figure; a trial for which pick says
+// no is left out.
+func summary(ts []result.Trial, pick func(result.Trial) (float64, bool)) (stats.Interval, bool) {
+	var v []float64
+	for _, t := range ts {
+		if x, ok := pick(t); ok {
+			v = append(v, x)
+		}
+	}
+	if len(v) == 0 {
+		return stats.Interval{}, false
+	}
+	return stats.Summary(v), true
+}
+
+// latency picks one percentile of one metric in one phase, in milliseconds.
+func latency(metric, phase string, of func(result.Latency) float64) func(result.Trial) (float64, bool) {
+	return func(t result.Trial) (float64, bool) {
+		l, ok := t.Latency[metric][phase]
+		v := of(l)
+		return v, ok && v > 0
+	}
+}
+
+func p50(l result.Latency) float64 { return l.P50 }
+func p99(l result.Latency) float64 { return l.P99 }
+
+func throughput(t result.Trial) (float64, bool) { return t.Achieved, t.Achieved > 0 }
+
+// ratio compares two cells block by block.
+func ratio(r *result.Run, cell, base string, pick func(result.Trial) (float64, bool)) (stats.Interval, bool) {
+	byBlock := map[int]float64{}
+	for _, t := range trials(r, base) {
+		if v, ok := pick(t); ok {
+			byBlock[t.Block] = v
+		}
+	}
+	var blocks []stats.Block
+	for _, t := range trials(r, cell) {
+		a, ok := pick(t)
+		if b, have := byBlock[t.Block]; ok && have && b > 0 {
+			blocks = append(blocks, stats.Block{A: a, B: b})
+		}
+	}
+	if len(blocks) == 0 {
+		return stats.Interval{}, false
+	}
+	return stats.Ratio(blocks, r.Manifest.Scenario.Seed), true
+}
+
+// rule finds a rule's result in a trial.
+func rule(t result.Trial, id string) (check.RuleResult, bool) {
+	i := slices.IndexFunc(t.Check.Rules, func(r check.RuleResult) bool { return r.ID == id })
+	if i < 0 {
+		return check.RuleResult{}, false
+	}
+	return t.Check.Rules[i], true
+}
+
+// faultName names what a run does to the system, for column heads.
+func faultName(kind, shape string) string {
+	switch {
+	case kind == "kill":
+		return "killed"
+	case kind == "pause":
+		return "frozen"
+	case shape == "isolate":
+		return "isolated"
+	}
+	return strings.TrimSpace(kind + " " + shape)
+}
+
+// role is the selector's role: "leader of load/0" for leader(load/0).
+func role(target string) string {
+	name, rest, found := strings.Cut(strings.TrimSuffix(target, ")"), "(")
+	if !found {
+		return map[string]string{"all": "every node"}[name]
+	}
+	if name == "node" {
+		return "node " + rest
+	}
+	return name + " of " + rest
+}
+
+// between prints an interval: "0.99 × [0.97, 1.01]".
+func between(iv stats.Interval, format, unit string) string {
+	if iv.N < 2 {
+		return fmt.Sprintf(format+unit, iv.Center)
+	}
+	return fmt.Sprintf(format+unit+" ["+format+", "+format+"]", iv.Center, iv.Lo, iv.Hi)
+}
+
+// span says what the brackets of an interval mean.
+func span(iv stats.Interval) string {
+	if iv.Confidence == 0 {
+		return "lowest to highest"
+	}
+	return fmt.Sprintf("%.0f %% interval", math.Round(iv.Confidence*100))
+}

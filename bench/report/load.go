@@ -1,0 +1,67 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"gopherlog/bench/result"
+)
+
+// achievedShare is the share of the offered load below which a point is drawn
+// hollow: the system did not keep up, so its latency is mostly queueing.
+const achievedShare = 0.99
+
+// loadCurve is chart C2: latency against offered load, p50 solid and p99 dashed.
+func loadCurve(r *result.Run, guarantees []string, metric string) *Chart {
+	p := newPlot("offered load, thousand records a second", metric+" latency, ms")
+	p.Add(grid{})
+	data := Table{Head: []string{"guarantee", "offered_per_s", "achieved_per_s", "p50_ms", "p50_lo", "p50_hi", "p99_ms", "p99_lo", "p99_hi", "trials"}}
+	lo, hi := math.Inf(1), 0.0
+	for _, g := range guarantees {
+		var med, tail, kept, missed plotter.XYs
+		for _, c := range cells(r, g) {
+			ts := trials(r, c.ID)
+			a, okA := summary(ts, latency(metric, steady, p50))
+			b, okB := summary(ts, latency(metric, steady, p99))
+			got, _ := summary(ts, throughput)
+			if !okA || !okB {
+				continue
+			}
+			x := c.Rate / 1000
+			med = append(med, plotter.XY{X: x, Y: a.Center})
+			tail = append(tail, plotter.XY{X: x, Y: b.Center})
+			if got.Center >= achievedShare*c.Rate {
+				kept = append(kept, med[len(med)-1], tail[len(tail)-1])
+			} else {
+				missed = append(missed, med[len(med)-1], tail[len(tail)-1])
+			}
+			lo, hi = math.Min(lo, a.Lo), math.Max(hi, b.Hi)
+			data.Rows = append(data.Rows, []string{g, f3(c.Rate), f3(got.Center), f3(a.Center), f3(a.Lo), f3(a.Hi), f3(b.Center), f3(b.Lo), f3(b.Hi), fmt.Sprint(len(ts))})
+		}
+		if len(med) == 0 {
+			continue
+		}
+		s := look(g)
+		dashed := s
+		s.Dashes, dashed.Dashes = nil, []vg.Length{4, 3}
+		p.Add(lineOf(med, s, 1.6, true), lineOf(tail, dashed, 1.6, true))
+		if len(kept) > 0 {
+			p.Add(dotsOf(kept, s, false))
+		}
+		if len(missed) > 0 {
+			p.Add(dotsOf(missed, s, true))
+		}
+	}
+	if len(data.Rows) == 0 {
+		return nil
+	}
+	p.X.Min = 0
+	setLog(&p.Y, lo, hi)
+	return newChart("latency-load-"+metric, "Latency against offered load",
+		"Against offered load: p50 solid, p99 dashed; hollow where less than 99 % was achieved.",
+		"Each point is the median over the trials at that load; the CSV holds the interval. Only open-loop trials are here: their send times never wait for the system.",
+		single(p, halfWidth, plotHeight), data)
+}

@@ -1,0 +1,295 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"os"
+	"sort"
+	"strings"
+	"time"
+
+	"gopherlog/bench/result"
+)
+
+//go:embed page.html
+var pageSource string
+
+// shownRows bounds the data table under a chart; the CSV holds every row.
+const shownRows = 60
+
+// Shown are the first rows of the chart's data.
+func (c *Chart) Shown() [][]string { return c.Table.Rows[:min(len(c.Table.Rows), shownRows)] }
+
+// Cut is how many rows Shown leaves out.
+func (c *Chart) Cut() int { return len(c.Table.Rows) - len(c.Shown()) }
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"halves": func(cs []*Chart) bool {
+		for _, c := range cs {
+			if !c.Wide {
+				return true
+			}
+		}
+		return false
+	},
+	"markClass": func(mark string) string {
+		return map[string]string{"✓": "ok", "≈": "meas", "✗": "bad", "?": "unk"}[mark]
+	},
+}).Parse(pageSource))
+
+type question struct{ Question, Hypothesis, Outcome string }
+
+type resolved struct{ Name, Text string }
+
+// page is everything that the template prints.
+type page struct {
+	Title, Subtitle string
+	Questions       []question
+	Cards           []card
+	Commands        []string
+	Bounds          string
+	Prices, Latency []*Chart
+	Timelines       []*Chart
+	Gaps            *Chart
+	Ledger          ledger
+	Rules           Table
+	Legend          template.HTML
+	Saturation      Table
+	Thresholds      Table
+	AckMeaning      string
+	Settings        Table
+	Resolved        []resolved
+	Limits          []string
+}
+
+// Render draws the charts and the page of one or several run directories into
+// out: charts/, report.html and report.md. With one run, out may be its own
+// directory. It reads nothing but those directories.
+func Render(dirs []string, out, title string) error {
+	s := &set{}
+	for _, d := range dirs {
+		r, err := result.Load(d)
+		if err != nil {
+			return err
+		}
+		s.runs = append(s.runs, r)
+	}
+	if len(s.runs) == 0 {
+		return errors.New("there is no run to report on")
+	}
+	p, charts, err := s.page(title)
+	if err != nil {
+		return err
+	}
+	to := &result.Dir{Path: out}
+	if err := os.MkdirAll(to.Charts(""), 0o755); err != nil {
+		return err
+	}
+	for _, c := range charts {
+		if err := c.write(to); err != nil {
+			return err
+		}
+	}
+	var html bytes.Buffer
+	if err := pageTemplate.Execute(&html, p); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return errors.Join(os.WriteFile(to.File(result.ReportFile), html.Bytes(), 0o644),
+		os.WriteFile(to.File(result.MarkdownFile), []byte(p.markdown()), 0o644))
+}
+
+// page assembles the parts in the order in which readers ask.
+func (s *set) page(title string) (*page, []*Chart, error) {
+	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Saturation: s.saturation(),
+		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend()}
+	s.head(p)
+	p.Bounds = "lowest and highest"
+	if !s.quick() {
+		p.Bounds = "95 % interval"
+	}
+	if err := s.figures(p); err != nil {
+		return nil, nil, err
+	}
+	var charts []*Chart
+	for _, group := range [][]*Chart{p.Prices, p.Latency, p.Timelines, {p.Gaps}} {
+		for _, c := range group {
+			if c != nil {
+				charts = append(charts, c)
+			}
+		}
+	}
+	return p, charts, nil
+}
+
+// head fills title, subtitle, questions and commands.
+func (s *set) head(p *page) {
+	first := s.runs[0].Manifest
+	if p.Title == "" {
+		p.Title = first.Scenario.Question
+	}
+	if p.Title == "" {
+		p.Title = first.Scenario.Name
+	}
+	var files []string
+	var wall time.Duration
+	trialsRun := 0
+	for _, r := range s.runs {
+		m := r.Manifest
+		files = append(files, fileName(m.Scenario))
+		wall += m.Finished.Sub(m.Started)
+		trialsRun += len(r.Results.Trials)
+		q := question{Hypothesis: m.Scenario.Hypothesis, Outcome: s.outcome(r)}
+		if m.Scenario.Question != p.Title {
+			q.Question = m.Scenario.Question
+		}
+		p.Questions = append(p.Questions, q)
+		p.Commands = append(p.Commands, m.Command)
+		p.Resolved = append(p.Resolved, resolved{m.Scenario.Name, m.Scenario.Resolved})
+	}
+	p.Commands = unique(p.Commands, len(p.Commands))
+	p.Subtitle = fmt.Sprintf("%s · %s, %d nodes, RF %d, tier %s · %d trials, %s", strings.Join(files, ", "), systemName(first.System),
+		first.System.Nodes, first.System.ReplicationFactor, first.System.Tier, trialsRun, wall.Round(time.Second))
+	if first.Commit != "" {
+		p.Subtitle += " · commit " + first.Commit
+	}
+}
+
+func fileName(sc result.Scenario) string {
+	if i := strings.LastIndexByte(sc.File, '/'); i >= 0 {
+		return sc.File[i+1:]
+	}
+	return sc.File
+}
+
+func systemName(s result.System) string {
+	if s.Name == "gopherlog" {
+		return "GopherLog"
+	}
+	return s.Name
+}
+
+// figures draws every chart for which there is data. Open-loop and closed runs
+// never share one.
+func (s *set) figures(p *page) error {
+	for _, r := range s.runs {
+		gs := (&set{runs: []*result.Run{r}}).guarantees()
+		if r.Manifest.Scenario.Model == "closed" {
+			p.Prices = appendChart(p.Prices, prices(r, gs, "price-throughput", "Throughput, at least once = 1",
+				"throughput, at least once = 1 (higher is better)", "Saturation throughput. "+shape(r), throughput))
+			continue
+		}
+		if err := s.openFigures(p, r, gs); err != nil {
+			return err
+		}
+	}
+	p.Gaps = s.unavailability()
+	return nil
+}
+
+func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
+	if len(p.Latency) == 0 && (loads(r) > 1 || len(s.runs) == 1) {
+		rates := cells(r, gs[0])
+		mid := rates[len(rates)/2].Rate
+		p.Prices = appendChart(p.Prices, prices(r, gs, "price-visible-p99", "p99 until visible, at least once = 1",
+			"p99 until visible, at least once = 1 (lower is better)", fmt.Sprintf("p99 from intended send until a reader has it, at %s records a second. %s", compact(mid), shape(r)), latency(visible, steady, p99)))
+		c, err := spectrum(r, gs, mid, ack)
+		if err != nil {
+			return err
+		}
+		p.Latency = appendChart(p.Latency, c)
+		if loads(r) > 1 {
+			p.Latency = appendChart(p.Latency, loadCurve(r, gs, ack))
+		} else if c, err = spectrum(r, gs, mid, visible); err != nil {
+			return err
+		} else {
+			p.Latency = appendChart(p.Latency, c)
+		}
+	}
+	return s.timelines(p, r, gs)
+}
+
+func (s *set) timelines(p *page, r *result.Run, gs []string) error {
+	for i := len(gs) - 1; i >= 0; i-- { // the strongest guarantee first
+		for _, c := range cells(r, gs[i]) {
+			ts := trials(r, c.ID)
+			if len(ts) == 0 || len(ts[0].Faults) == 0 {
+				continue
+			}
+			chart, err := timeline(r, c, middleTrial(ts))
+			if err != nil {
+				return err
+			}
+			p.Timelines = append(p.Timelines, chart)
+		}
+	}
+	return nil
+}
+
+func appendChart(to []*Chart, c *Chart) []*Chart {
+	if c == nil {
+		return to
+	}
+	return append(to, c)
+}
+
+// loads counts the different offered rates of a run.
+func loads(r *result.Run) int {
+	seen := map[float64]bool{}
+	for _, c := range r.Manifest.Cells {
+		seen[c.Rate] = true
+	}
+	return len(seen)
+}
+
+// shape describes records and partitions in half a sentence.
+func shape(r *result.Run) string {
+	return fmt.Sprintf("%s bytes a record, %d partitions.", compact(float64(r.Manifest.System.RecordBytes)), r.Manifest.System.Partitions)
+}
+
+// legend draws each guarantee's line and marker once.
+func (s *set) legend() template.HTML {
+	var b strings.Builder
+	for _, g := range s.guarantees() {
+		l := look(g)
+		c := themed.Replace(fmt.Sprintf("#%02X%02X%02X", l.Color.R, l.Color.G, l.Color.B))
+		var dash []string
+		for _, d := range l.Dashes {
+			dash = append(dash, fmt.Sprint(float64(d)))
+		}
+		fmt.Fprintf(&b, `<span><svg class="key" viewBox="0 0 34 12" aria-hidden="true"><line x1="1" x2="33" y1="6" y2="6" stroke="%s" stroke-width="2.4" stroke-dasharray="%s"/></svg>%s</span>`,
+			c, strings.Join(dash, " "), esc(l.Label))
+	}
+	return template.HTML(b.String())
+}
+
+// rules is the table of every rule's finding, summed over a cell's trials.
+func (s *set) rules() Table {
+	t := Table{Head: []string{"scenario", "guarantee", "rule", "asked", "count", "of", "what is counted", "≤ per million (95 %)"}}
+	for _, r := range s.runs {
+		type key struct{ g, id string }
+		sum := map[key][2]int64{}
+		first := map[key]int{}
+		for _, c := range r.Manifest.Cells {
+			for _, tr := range trials(r, c.ID) {
+				for _, x := range tr.Check.Rules {
+					k := key{c.Guarantee, x.ID}
+					v := sum[k]
+					sum[k] = [2]int64{v[0] + x.Count, v[1] + x.Denominator}
+					if _, ok := first[k]; !ok {
+						first[k] = len(t.Rows)
+						t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, x.ID + " " + x.Name, strings.ReplaceAll(string(x.Demand), "_", " "), "", "", x.Of, ""})
+					}
+				}
+			}
+		}
+		for k, i := range first {
+			t.Rows[i][4], t.Rows[i][5] = thousands(sum[k][0]), thousands(sum[k][1])
+			t.Rows[i][7] = perMillion(upper(sum[k]))
+		}
+	}
+	sort.SliceStable(t.Rows, func(i, j int) bool { return t.Rows[i][0] < t.Rows[j][0] })
+	return t
+}

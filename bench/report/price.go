@@ -1,0 +1,109 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
+)
+
+// sameWithin is the half-width of the zone in which a ratio counts as "no
+// difference", when its whole interval lies in it.
+const sameWithin = 0.05
+
+// priceRow is one guarantee's ratio to the base.
+type priceRow struct {
+	guarantee string
+	iv        stats.Interval
+}
+
+// prices is chart C11 for one figure: the ratio of each guarantee to at least
+// once, block by block.
+func prices(r *result.Run, guarantees []string, id, what, axis, caption string, pick func(result.Trial) (float64, bool)) *Chart {
+	const base = "at_least_once"
+	baseCells := cells(r, base)
+	if len(baseCells) == 0 {
+		return nil
+	}
+	ref := baseCells[len(baseCells)/2] // of several loads, the middle one
+	var rows []priceRow
+	data := Table{Head: []string{"guarantee", "ratio", "low", "high", "bounds", "blocks"}}
+	for _, g := range guarantees {
+		for _, c := range cells(r, g) {
+			if c.Rate != ref.Rate {
+				continue
+			}
+			if iv, ok := ratio(r, c.ID, ref.ID, pick); ok {
+				rows = append(rows, priceRow{g, iv})
+				data.Rows = append(data.Rows, []string{g, f3(iv.Center), f3(iv.Lo), f3(iv.Hi), span(iv), fmt.Sprint(iv.N)})
+			}
+		}
+	}
+	if len(rows) < 2 {
+		return nil
+	}
+	return newChart(id, what, caption,
+		"Each block runs every guarantee once; the ratio is taken within the block, then the median over blocks. The line shows "+span(rows[0].iv)+". Grey: the whole of it lies within ± 5 % of 1.",
+		single(priceplot(rows, axis), halfWidth, vg.Length(30*len(rows)+62)), data)
+}
+
+func priceplot(rows []priceRow, axis string) *plot.Plot {
+	p := newPlot(axis, "")
+	p.HideY()
+	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
+	lo, hi := 0.5, 2.0
+	for _, r := range rows {
+		lo, hi = math.Min(lo, r.iv.Lo), math.Max(hi, r.iv.Hi)
+	}
+	p.X.Min, p.X.Max = lo/2.6, hi*1.7 // room for the names at the left and the values at the right
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, doubling{lo * 0.99, hi * 1.01}
+	p.Add(priceMarks(rows))
+	return p
+}
+
+// doubling labels … 0.25, 0.5, 1, 2, 4 … inside [lo, hi].
+type doubling struct{ lo, hi float64 }
+
+func (d doubling) Ticks(_, _ float64) []plot.Tick {
+	var out []plot.Tick
+	for e := -8; e <= 12; e++ {
+		if v := math.Pow(2, float64(e)); v >= d.lo && v <= d.hi {
+			out = append(out, plot.Tick{Value: v, Label: compact(v)})
+		}
+	}
+	return out
+}
+
+// priceMarks draws the rows: name, interval, marker, value.
+type priceMarks []priceRow
+
+func (rows priceMarks) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	one := draw.LineStyle{Color: softColor, Width: vg.Points(0.8), Dashes: []vg.Length{2, 2}}
+	c.StrokeLine2(one, tx(1), c.Min.Y, tx(1), c.Max.Y)
+	for i, r := range rows {
+		y := ty(float64(len(rows) - 1 - i))
+		s := look(r.guarantee)
+		if r.iv.Lo >= 1-sameWithin && r.iv.Hi <= 1+sameWithin {
+			s.Color = color.RGBA{R: 0x9a, G: 0xa0, B: 0xa8, A: 255}
+		}
+		c.StrokeLine2(draw.LineStyle{Color: s.Color, Width: vg.Points(2.4)}, tx(r.iv.Lo), y, tx(r.iv.Hi), y)
+		c.DrawGlyph(draw.GlyphStyle{Color: s.Color, Radius: vg.Points(4), Shape: s.Shape}, vg.Point{X: tx(r.iv.Center), Y: y})
+		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, s.Label)
+		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: tx(r.iv.Hi) + 8, Y: y}, fmt.Sprintf("%.2f ×", r.iv.Center))
+	}
+}
+
+// words is a text style, centred vertically on its point.
+func words(size float64, c color.Color, align text.XAlignment) text.Style {
+	return text.Style{Color: c, Font: font.Font{Typeface: plot.DefaultFont.Typeface, Variant: "Sans", Size: vg.Points(size)},
+		XAlign: align, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
+}

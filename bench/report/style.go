@@ -1,0 +1,57 @@
+package report
+
+import (
+	"image/color"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Colours that stand for a CSS variable in the page: a chart is drawn once and
+// follows the reader's light or dark theme. They differ from every data colour.
+var (
+	inkColor  = color.RGBA{R: 1, G: 2, B: 3, A: 255} // text
+	softColor = color.RGBA{R: 4, G: 5, B: 6, A: 255} // axes, ticks, notes
+	gridColor = color.RGBA{R: 7, G: 8, B: 9, A: 255} // grid lines
+	pageColor = color.RGBA{R: 10, G: 11, B: 12, A: 255}
+)
+
+// themed rewrites the stand-in colours of an SVG into CSS variables.
+var themed = strings.NewReplacer("#010203", "var(--fg)", "#040506", "var(--soft)", "#070809", "var(--line)", "#0A0B0C", "var(--bg)", "#0a0b0c", "var(--bg)", "#0072B2", "var(--blue)")
+
+// plain rewrites them into fixed colours, for files outside the page.
+var plain = strings.NewReplacer("#010203", "#1b1f24", "#040506", "#5b6470", "#070809", "#e3e6ea", "#0A0B0C", "#ffffff", "#0a0b0c", "#ffffff")
+
+// series is how one guarantee looks in every chart: colour, dash and marker
+// together, so that no reader depends on colour alone. Colours: Okabe and Ito.
+type series struct {
+	Label  string
+	Color  color.RGBA
+	Dashes []vg.Length
+	Shape  draw.GlyphDrawer
+}
+
+var looks = map[string]series{
+	"at_most_once":     {"at most once", color.RGBA{R: 0x8a, G: 0x8f, B: 0x98, A: 255}, []vg.Length{1.5, 2.5}, draw.CrossGlyph{}},
+	"at_least_once":    {"at least once", color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 255}, nil, draw.CircleGlyph{}},
+	"idempotent":       {"idempotent", color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 255}, []vg.Length{5, 2.5}, draw.BoxGlyph{}},
+	"transactional":    {"transactional", color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 255}, nil, draw.TriangleGlyph{}},
+	"two_phase_commit": {"two-phase commit", color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 255}, []vg.Length{6, 2, 1.5, 2}, draw.PyramidGlyph{}},
+}
+
+// guaranteeOrder is the order of rows and legends: from weak to strong.
+var guaranteeOrder = []string{"at_most_once", "at_least_once", "idempotent", "transactional", "two_phase_commit"}
+
+func look(guarantee string) series {
+	if s, ok := looks[guarantee]; ok {
+		return s
+	}
+	return series{Label: guarantee, Color: softColor, Shape: draw.CircleGlyph{}}
+}
+
+func fade(c color.RGBA, alpha float64) color.NRGBA {
+	return color.NRGBA{R: c.R, G: c.G, B: c.B, A: uint8(alpha * 255)}
+}
+
+var faultColor = color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 255}

@@ -1,0 +1,252 @@
+package suite
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+	"time"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/stats"
+)
+
+// Outcomes of an expectation.
+const (
+	met       = "met"
+	missed    = "missed"
+	undecided = "undecided"
+)
+
+// figure is a metric's value in one trial; ok is false where it was not measured.
+type figure func(t result.Trial, phase string) (v float64, ok bool)
+
+// figures are the metrics that an expect line may name. Durations in seconds.
+var figures = map[string]figure{
+	"violations":     func(t result.Trial, _ string) (float64, bool) { return float64(violations(t)), true },
+	"lost":           func(t result.Trial, _ string) (float64, bool) { return float64(t.Check.Totals.Lost), true },
+	"duplicates":     func(t result.Trial, _ string) (float64, bool) { return float64(t.Check.Totals.Duplicates), true },
+	"failed":         func(t result.Trial, _ string) (float64, bool) { return float64(t.Counts.Failed), true },
+	"shed":           func(t result.Trial, _ string) (float64, bool) { return float64(t.Counts.Shed), true },
+	"late":           func(t result.Trial, _ string) (float64, bool) { return float64(t.Counts.Late), true },
+	"throughput":     func(t result.Trial, _ string) (float64, bool) { return t.Achieved, t.Achieved > 0 },
+	"achieved_ratio": func(t result.Trial, _ string) (float64, bool) { return t.Achieved / t.Offered, t.Offered > 0 },
+	"rss": func(t result.Trial, _ string) (float64, bool) {
+		return float64(t.Usage.BrokerRSS), t.Usage.BrokerRSS > 0
+	},
+	"broker_cpu_per_record": func(t result.Trial, _ string) (float64, bool) {
+		return t.Usage.BrokerCPU / float64(max(t.Usage.Records, 1)), t.Usage.Records > 0
+	},
+	"outage.max":           outage(func(o result.Outage) float64 { return o.Load }, slicesMax),
+	"outage.median":        outage(func(o result.Outage) float64 { return o.Load }, median),
+	"outage_prober.max":    outage(func(o result.Outage) float64 { return o.Prober }, slicesMax),
+	"outage_prober.median": outage(func(o result.Outage) float64 { return o.Prober }, median),
+}
+
+// summed are counts: an expectation on them is about all trials together.
+var summed = map[string]bool{"violations": true, "lost": true, "duplicates": true, "failed": true, "shed": true, "late": true}
+
+// worstOf are figures of which the largest trial decides.
+var worstOf = map[string]bool{"outage.max": true, "outage_prober.max": true, "rss": true}
+
+func violations(t result.Trial) (n int64) {
+	for _, r := range t.Check.Rules {
+		if r.Status == check.Violated && !r.Tolerated {
+			n += r.Count
+		}
+	}
+	return n
+}
+
+func outage(of func(result.Outage) float64, over func([]float64) float64) figure {
+	return func(t result.Trial, _ string) (float64, bool) {
+		var v []float64
+		for _, o := range t.Outages {
+			if g := of(o); o.Affected && g >= 0 {
+				v = append(v, g)
+			}
+		}
+		if len(v) == 0 {
+			return 0, false
+		}
+		return over(v), true
+	}
+}
+
+func slicesMax(v []float64) float64 {
+	m := v[0]
+	for _, x := range v {
+		m = math.Max(m, x)
+	}
+	return m
+}
+
+func median(v []float64) float64 { return stats.Summary(v).Center }
+
+// lookUp finds a figure by name; latencies are metric.percentile.
+func lookUp(name string) (figure, bool) {
+	if f, ok := figures[name]; ok {
+		return f, true
+	}
+	metric, which, _ := strings.Cut(name, ".")
+	pick := map[string]func(result.Latency) float64{
+		"p50": func(l result.Latency) float64 { return l.P50 }, "p90": func(l result.Latency) float64 { return l.P90 },
+		"p99": func(l result.Latency) float64 { return l.P99 }, "p999": func(l result.Latency) float64 { return l.P999 },
+		"max": func(l result.Latency) float64 { return l.Max },
+	}[which]
+	if pick == nil {
+		return nil, false
+	}
+	return func(t result.Trial, phase string) (float64, bool) {
+		if phase == "" {
+			phase = scenario.PhaseSteady
+		}
+		l, ok := t.Latency[metric][phase]
+		v := pick(l) / 1000
+		return v, ok && v > 0
+	}, true
+}
+
+// judgeExpectations decides every line. An absolute line must hold for every
+// cell, on the median over its trials (on the sum for counts, on the largest
+// for maxima). A ratio is missed only if its whole interval is on the wrong side.
+func judgeExpectations(lines []scenario.Expect, r *result.Run) []result.Expectation {
+	var out []result.Expectation
+	for _, e := range lines {
+		x := result.Expectation{Line: e.Raw}
+		if e.A != "" {
+			x.Outcome, x.Got = judgeRatio(e, r)
+		} else {
+			x.Outcome, x.Got = judgeAbsolute(e, r)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
+	f, ok := lookUp(e.Metric)
+	if !ok {
+		return undecided, "no such metric"
+	}
+	outcome = undecided
+	var said []string
+	for _, c := range r.Manifest.Cells {
+		var v []float64
+		for _, t := range r.Results.Valid() {
+			if x, ok := f(t, e.Phase); ok && t.Cell == c.ID {
+				v = append(v, x)
+			}
+		}
+		if len(v) == 0 {
+			continue
+		}
+		x := fold(e.Metric, v)
+		said = append(said, cellName(c)+" "+printed(x, e.Unit))
+		if !compare(x, e.Op, e.Value) {
+			outcome = missed
+		} else if outcome == undecided {
+			outcome = met
+		}
+	}
+	if len(said) == 0 {
+		return undecided, "not measured"
+	}
+	return outcome, strings.Join(said, ", ")
+}
+
+func fold(metric string, v []float64) float64 {
+	switch {
+	case summed[metric]:
+		var sum float64
+		for _, x := range v {
+			sum += x
+		}
+		return sum
+	case worstOf[metric]:
+		return slicesMax(v)
+	}
+	return median(v)
+}
+
+func cellName(c result.Cell) string {
+	name := strings.ReplaceAll(c.Guarantee, "_", " ")
+	var keys []string
+	for k := range c.Sweep {
+		if k != "guarantee" {
+			keys = append(keys, k)
+		}
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		name += " " + c.Sweep[k]
+	}
+	return name
+}
+
+func judgeRatio(e scenario.Expect, r *result.Run) (outcome, got string) {
+	f, ok := lookUp(e.Metric)
+	if !ok {
+		return undecided, "no such metric"
+	}
+	byBlock := func(guarantee string) map[int]float64 {
+		m := map[int]float64{}
+		for _, c := range r.Manifest.Cells {
+			for _, t := range r.Results.Valid() {
+				if v, ok := f(t, e.Phase); ok && c.Guarantee == guarantee && t.Cell == c.ID {
+					m[t.Block] = v
+				}
+			}
+		}
+		return m
+	}
+	a, b := byBlock(e.A), byBlock(e.B)
+	var blocks []stats.Block
+	for k, v := range a {
+		if w, ok := b[k]; ok && w > 0 {
+			blocks = append(blocks, stats.Block{A: v, B: w})
+		}
+	}
+	if len(blocks) == 0 {
+		return undecided, "no block measured both"
+	}
+	iv := stats.Ratio(blocks, r.Manifest.Scenario.Seed)
+	got = fmt.Sprintf("%.3f [%.3f, %.3f] over %d blocks", iv.Center, iv.Lo, iv.Hi, iv.N)
+	switch {
+	case compare(iv.Center, e.Op, e.Value):
+		return met, got
+	case compare(iv.Lo, e.Op, e.Value) || compare(iv.Hi, e.Op, e.Value):
+		return undecided, got
+	}
+	return missed, got
+}
+
+func compare(x float64, op string, y float64) bool {
+	switch op {
+	case "<":
+		return x < y
+	case "<=":
+		return x <= y
+	case ">":
+		return x > y
+	case ">=":
+		return x >= y
+	case "==":
+		return x == y
+	case "!=":
+		return x != y
+	}
+	panic("suite: operator " + op + " passed validation")
+}
+
+func printed(v float64, u scenario.Unit) string {
+	switch u {
+	case scenario.UnitSeconds:
+		return time.Duration(v * float64(time.Second)).Round(10 * time.Microsecond).String()
+	case scenario.UnitRate:
+		return fmt.Sprintf("%.0f/s", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

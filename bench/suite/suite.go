@@ -1,0 +1,284 @@
+// Package suite runs a scenario: its trials in interleaved order, each with a
+// target of its own, load, faults on the same clock, and a verdict, into one
+// run directory.
+//
+// It knows the order of things and what makes a trial unusable. It knows
+// nothing of how a record is sent, judged or drawn.
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/fault"
+	"gopherlog/bench/load"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/stats"
+	"gopherlog/bench/target"
+)
+
+// Config says what to run and what the run may use. Net is nil where no network
+// namespace could be entered; NetReason then says why.
+type Config struct {
+	Scenario  *scenario.Scenario
+	File      string
+	Command   string // that repeats the run
+	Profile   string
+	Tool      string
+	Commit    string
+	Out       string // the run directory, made by Run
+	Server    string // path of the server binary
+	Net       fault.Network
+	NetReason string
+	// Sabotage plants a fault in every broker before the load starts.
+	Sabotage Sabotage
+	// Failpoints are armed in every broker before the load starts: name → action,
+	// in the control port's words, as in "error probability=0.002".
+	Failpoints map[string]string
+	Progress   Progress // nil: silent
+	Logger     *slog.Logger
+}
+
+// Sabotage is one planted fault of the broker; the zero value plants none.
+type Sabotage struct {
+	Name string
+	Arg  int64
+}
+
+// Progress hears what the suite is doing, from one goroutine at a time.
+type Progress interface {
+	TrialStarts(n, total int, cell scenario.Cell, block int)
+	TrialGlance(load.Progress)
+	TrialFault(fault.Event)
+	TrialEnds(t result.Trial, took, remaining time.Duration)
+	Note(text string)
+}
+
+// ErrEnvironment says that this machine cannot run the scenario as asked.
+var ErrEnvironment = errors.New("the environment is not usable")
+
+// Run executes every trial and leaves a complete run directory, also when ctx
+// ends early: then the manifest says partial. The error says why no results
+// exist; missed thresholds and violations are results, not errors.
+func Run(ctx context.Context, cfg Config) (*result.Run, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = silent{}
+	}
+	dir, err := result.Create(cfg.Out)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	s := &run{Config: cfg, dir: dir, cells: cfg.Scenario.Expand()}
+	if err := s.begin(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	if err := s.trials(ctx); err != nil {
+		return nil, err
+	}
+	return s.finish(ctx)
+}
+
+type run struct {
+	Config
+	dir      *result.Dir
+	cells    []scenario.Cell
+	manifest result.Manifest
+	results  result.Results
+}
+
+// trials runs the blocks until the plan, the time or ctx is over.
+func (s *run) trials(ctx context.Context) error {
+	order := stats.Order(s.Scenario.Seed, len(s.cells), s.Scenario.Runs.Repeats)
+	deadline := s.manifest.Started.Add(s.Scenario.Runs.MaxTime)
+	var longest time.Duration
+	for i, o := range order {
+		if ctx.Err() != nil {
+			s.manifest.Partial = true
+			return nil
+		}
+		newBlock := i == 0 || order[i-1].Block != o.Block
+		if newBlock && i > 0 && time.Now().Add(longest*time.Duration(len(s.cells))).After(deadline) {
+			s.Progress.Note(fmt.Sprintf("runs.max_time %s reached: block %d and later are not begun", s.Scenario.Runs.MaxTime, o.Block+1))
+			s.manifest.Partial = true
+			return nil
+		}
+		began := time.Now()
+		s.Progress.TrialStarts(i+1, len(order), s.cells[o.Cell], o.Block)
+		t, err := s.trial(ctx, s.cells[o.Cell], o, i)
+		if err != nil {
+			return err
+		}
+		s.results.Trials = append(s.results.Trials, *t)
+		longest = max(longest, time.Since(began))
+		s.Progress.TrialEnds(*t, time.Since(began), longest*time.Duration(len(order)-i-1))
+		if err := s.dir.WriteResults(&s.results); err != nil {
+			return err
+		}
+		pause(ctx, s.Scenario.Runs.Cooldown, i+1 < len(order))
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration, more bool) {
+	if !more {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// begin writes the manifest before anything runs.
+func (s *run) begin() error {
+	first := s.cells[0].Scenario
+	s.manifest = result.Manifest{
+		Tool: s.Tool, Commit: s.Commit, Command: s.Command, Started: time.Now(),
+		Scenario: result.Scenario{Name: s.Scenario.Name, File: s.File, Question: s.Scenario.Question, Hypothesis: s.Scenario.Hypothesis,
+			Resolved: string(s.Scenario.YAML()), Seed: s.Scenario.Seed, Profile: s.Profile, Blocks: s.Scenario.Runs.Repeats, Model: first.Load.Model},
+		System: result.System{Name: first.Target.System, Nodes: first.Target.Nodes, ReplicationFactor: first.Target.ReplicationFactor,
+			MinInsync: first.Target.MinInsyncReplicas, Tier: first.Target.Durability, RecordBytes: int(first.Load.Value.Size.Mean())},
+	}
+	for _, t := range first.Topics {
+		s.manifest.System.Partitions += t.Partitions
+	}
+	for _, e := range s.Scenario.Expect {
+		s.manifest.Scenario.Expect = append(s.manifest.Scenario.Expect, e.Raw)
+	}
+	for _, c := range s.cells {
+		s.manifest.Cells = append(s.manifest.Cells, cellOf(c))
+	}
+	var err error
+	if s.manifest.Host, err = describeHost(s.dir.Path); err != nil {
+		return err
+	}
+	s.manifest.Host.Namespace = "own"
+	if s.Net == nil {
+		s.manifest.Host.Namespace = s.NetReason
+	}
+	return s.dir.WriteManifest(&s.manifest)
+}
+
+func cellOf(c scenario.Cell) result.Cell {
+	out := result.Cell{ID: cellID(c), Guarantee: string(c.Guarantee), Model: c.Load.Model, Sweep: map[string]string{},
+		Client: map[string]string{}, Deviates: map[string]string{}}
+	if c.Load.Model == "open" {
+		out.Rate = float64(c.Load.Rate)
+	}
+	for _, a := range c.Axes {
+		out.Sweep[a.Key] = a.Value
+	}
+	return out
+}
+
+func cellID(c scenario.Cell) string { return fmt.Sprintf("c%02d", c.Index+1) }
+
+// finish judges the whole run and writes what remains.
+func (s *run) finish(ctx context.Context) (*result.Run, error) {
+	s.manifest.Finished = time.Now()
+	s.manifest.Partial = s.manifest.Partial || ctx.Err() != nil
+	r := &result.Run{Dir: *s.dir, Manifest: s.manifest, Results: s.results}
+	r.Results.Verdict = verdictOf(s.results.Trials)
+	r.Results.Expectations = judgeExpectations(s.Scenario.Expect, r)
+	r.Results.ExitCode = exitCode(r)
+	if err := errors.Join(s.dir.WriteManifest(&r.Manifest), s.dir.WriteResults(&r.Results), writeExports(r)); err != nil {
+		return nil, err
+	}
+	return r, os.RemoveAll(filepath.Join(s.dir.Path, "data"))
+}
+
+// verdictOf is the worst verdict of all trials.
+func verdictOf(ts []result.Trial) check.Status {
+	v := check.Pass
+	if len(ts) == 0 {
+		return check.Inconclusive
+	}
+	for _, t := range ts {
+		switch {
+		case t.Check.Status == check.Violated:
+			return check.Violated
+		case t.Check.Status == check.Inconclusive:
+			v = check.Inconclusive
+		}
+	}
+	return v
+}
+
+// Exit codes of a run. Safety outranks validity, which outranks thresholds.
+const (
+	ExitPass        = 0
+	ExitInternal    = 1
+	ExitUsage       = 2
+	ExitUnusable    = 3
+	ExitViolation   = 10
+	ExitThreshold   = 99
+	ExitInterrupted = 130
+)
+
+func exitCode(r *result.Run) int {
+	if r.Results.Verdict == check.Violated {
+		return ExitViolation
+	}
+	if len(r.Results.Valid()) == 0 || unexcused(r.Results.Trials) {
+		return ExitUnusable
+	}
+	for _, e := range r.Results.Expectations {
+		if e.Outcome == missed {
+			return ExitThreshold
+		}
+	}
+	return ExitPass
+}
+
+// unexcused says whether a trial is inconclusive for another reason than a
+// fault that this machine cannot inject: that one is reported as skipped.
+func unexcused(ts []result.Trial) bool {
+	for _, t := range ts {
+		if t.Check.Status == check.Inconclusive && !skippedOnly(t) {
+			return true
+		}
+	}
+	return false
+}
+
+func skippedOnly(t result.Trial) bool {
+	skipped := 0
+	for _, e := range t.Faults {
+		if e.Skipped {
+			skipped++
+		} else if !e.Proved() {
+			return false
+		}
+	}
+	return skipped > 0 && len(t.Check.Reasons) == skipped
+}
+
+type silent struct{}
+
+func (silent) TrialStarts(int, int, scenario.Cell, int)             {}
+func (silent) TrialGlance(load.Progress)                            {}
+func (silent) TrialFault(fault.Event)                               {}
+func (silent) TrialEnds(result.Trial, time.Duration, time.Duration) {}
+func (silent) Note(string)                                          {}
+
+// controlled says whether the brokers need their test-control port.
+func (s *run) controlled() bool { return s.Sabotage.Name != "" || len(s.Failpoints) > 0 }
+
+// newTarget makes the trial's target; nothing runs yet.
+func (s *run) newTarget(c scenario.Cell, dataDir string) (target.Target, error) {
+	if c.Target.System == "external" {
+		return target.NewExternal(c.Target.External.Bootstrap), nil
+	}
+	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir,
+		Settings: c.Target.Settings, Control: s.controlled()})
+}

@@ -1,0 +1,111 @@
+package suite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/target"
+)
+
+// runOn runs a scenario text against an in-process fake of Kafka.
+func runOn(t *testing.T, body string) *result.Run {
+	t.Helper()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	text := fmt.Sprintf("version: 1\nname: on-a-fake\nseed: 7\ntarget: {system: external, external: {bootstrap: [%q]}}\n%s", strings.Join(fake.ListenAddrs(), `","`), body)
+	text = strings.ReplaceAll(text, `","`, `", "`)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sc, err := scenario.Parse(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Config{Scenario: sc, File: file, Out: filepath.Join(t.TempDir(), "run"), NetReason: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const shortPhases = "phases: {warmup: 200ms, steady: 2s, drain: 20s}\nchecks: {min_acked: 100}\nruns: {repeats: 1, cooldown: 0s}\n"
+
+func TestOpenLoopRunOnAFakeIsJudgedAndWritten(t *testing.T) {
+	r := runOn(t, "guarantee: [at_least_once, idempotent]\nload: {model: open, rate: 1k/s, value: {size: 200B}}\nexpect:\n  - violations == 0\n  - visible.p99 < 5s in steady\n"+shortPhases)
+	if r.Results.Verdict != check.Pass || r.Results.ExitCode != ExitPass {
+		t.Fatalf("verdict %s, exit code %d: %+v", r.Results.Verdict, r.Results.ExitCode, r.Results.Trials)
+	}
+	for _, tr := range r.Results.Trials {
+		if tr.Check.Totals.Acked < 1500 || tr.Counts.Delivered == 0 || tr.Latency["visible"]["steady"].Count == 0 {
+			t.Errorf("trial %s: %+v, %+v", tr.ID, tr.Check.Totals, tr.Counts)
+		}
+		for _, f := range []string{r.Samples(tr.ID + ".csv"), r.Latency(tr.ID + ".hlog"), r.Latency(tr.ID + "-ack.hgrm")} {
+			if s, err := os.Stat(f); err != nil || s.Size() == 0 {
+				t.Errorf("%s: %v", f, err)
+			}
+		}
+	}
+	again, err := result.Load(r.Path)
+	if err != nil || len(again.Results.Trials) != 2 || len(again.Manifest.Cells[0].Client) == 0 {
+		t.Errorf("read back: %v, %+v", err, again)
+	}
+}
+
+func TestFaultOnAnExternalSystemMakesTheVerdictInconclusive(t *testing.T) {
+	r := runOn(t, "guarantee: at_least_once\nload: {model: open, rate: 1k/s, value: {size: 200B}}\nfaults: [{at: impact+100ms, kind: kill, target: leader(load/0), for: 300ms}]\n"+
+		strings.Replace(shortPhases, "steady: 2s", "steady: 1s, impact: 1s", 1))
+	if r.Results.Verdict != check.Inconclusive || r.Results.ExitCode != ExitUnusable {
+		t.Errorf("verdict %s, exit code %d; want inconclusive and %d: a fault that did not bite proves nothing", r.Results.Verdict, r.Results.ExitCode, ExitUnusable)
+	}
+}
+
+func TestViolationsOutrankMissedThresholds(t *testing.T) {
+	bad := result.Trial{Check: check.Verdict{Status: check.Violated}}
+	r := &result.Run{Results: result.Results{Verdict: check.Violated, Trials: []result.Trial{bad}, Expectations: []result.Expectation{{Outcome: missed}}}}
+	if got := exitCode(r); got != ExitViolation {
+		t.Errorf("exit code %d, want %d", got, ExitViolation)
+	}
+	r.Results.Verdict, r.Results.Trials[0].Check.Status = check.Pass, check.Pass
+	if got := exitCode(r); got != ExitThreshold {
+		t.Errorf("exit code %d, want %d", got, ExitThreshold)
+	}
+}
+
+func TestRatioIsMissedOnlyWhenItsWholeIntervalIsBeyond(t *testing.T) {
+	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{{ID: "a", Guarantee: "idempotent"}, {ID: "b", Guarantee: "at_least_once"}}}}
+	for i, v := range []float64{0.9, 1.0, 0.8, 0.7, 0.95, 0.85} {
+		r.Results.Trials = append(r.Results.Trials, result.Trial{Cell: "a", Block: i, Achieved: v}, result.Trial{Cell: "b", Block: i, Achieved: 1})
+	}
+	e := scenario.Expect{Metric: "throughput", A: "idempotent", B: "at_least_once", Op: ">"}
+	for limit, want := range map[float64]string{0.5: met, 0.9: undecided, 1.5: missed} {
+		e.Value = limit
+		if got, said := judgeRatio(e, r); got != want {
+			t.Errorf("ratio > %g: %s (%s), want %s", limit, got, said, want)
+		}
+	}
+}
+
+func TestUsageIsInterpolatedToTheSpan(t *testing.T) {
+	t0 := time.Unix(0, 0)
+	var ss []target.Sample
+	for i := range 5 {
+		ss = append(ss, target.Sample{At: t0.Add(time.Duration(i) * time.Second), Proc: target.ProcSample{CPU: time.Duration(i) * 100 * time.Millisecond, WriteBytes: int64(i) * 10}})
+	}
+	cpu, written := between(ss, t0.Add(1500*time.Millisecond), t0.Add(3500*time.Millisecond))
+	if cpu != 200*time.Millisecond || written != 20 {
+		t.Errorf("got %s and %d bytes, want 200ms and 20", cpu, written)
+	}
+}

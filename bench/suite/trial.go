@@ -1,0 +1,376 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/fault"
+	"gopherlog/bench/hdr"
+	"gopherlog/bench/history"
+	"gopherlog/bench/load"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/stats"
+	"gopherlog/bench/target"
+)
+
+// Limits of a trial.
+const (
+	leaderPoll   = 100 * time.Millisecond
+	samplePeriod = time.Second
+	stopTimeout  = 20 * time.Second
+	driftLimit   = 0.2  // change of the median latency between the halves of the steady phase
+	latenessPart = 0.10 // slot lateness p99 beyond this share of the ack p99 sets a trial aside
+	latenessFree = 2 * time.Millisecond
+)
+
+// trial runs one cell once. An error means that the machine or the target
+// failed before load began; whatever happens later is in the trial.
+func (s *run) trial(ctx context.Context, c scenario.Cell, o stats.Trial, order int) (*result.Trial, error) {
+	id := fmt.Sprintf("b%02d-%s", o.Block+1, cellID(c))
+	data := filepath.Join(s.dir.Path, "data", id)
+	tgt, err := s.newTarget(c, data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		_ = tgt.Stop(stop)
+		s.keepLogs(id, tgt)
+		_ = os.RemoveAll(data)
+	}()
+	if err := tgt.Start(ctx); err != nil {
+		return nil, fmt.Errorf("%w: start the target: %w", ErrEnvironment, err)
+	}
+	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: tgt.Bootstrap(), Logger: s.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("%w: connect to the target: %w", ErrEnvironment, err)
+	}
+	defer driver.Close()
+	if err := s.sabotage(ctx, tgt); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	tr := &oneTrial{run: s, cell: c, target: tgt, driver: driver, clock: load.NewClock(),
+		out: result.Trial{ID: id, Cell: cellID(c), Block: o.Block, Order: order, Seed: o.Seed}}
+	if err := tr.execute(ctx, o.Seed); err != nil {
+		return nil, err
+	}
+	return &tr.out, nil
+}
+
+// sabotage plants the configured fault and arms the failpoints in every node.
+func (s *run) sabotage(ctx context.Context, tgt target.Target) error {
+	if !s.controlled() {
+		return nil
+	}
+	for _, n := range tgt.Nodes() {
+		if s.Sabotage.Name != "" {
+			body := map[string]any{"name": s.Sabotage.Name, "on": true, "arg": s.Sabotage.Arg}
+			if err := tgt.Control(ctx, n.ID, "/sabotage", body); err != nil {
+				return fmt.Errorf("plant %s in node %d: %w", s.Sabotage.Name, n.ID, err)
+			}
+		}
+		for name, action := range s.Failpoints {
+			if err := tgt.Control(ctx, n.ID, "/failpoint", map[string]any{"name": name, "action": action}); err != nil {
+				return fmt.Errorf("arm failpoint %s in node %d: %w", name, n.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// keepLogs copies what the nodes wrote to standard error.
+func (s *run) keepLogs(id string, tgt target.Target) {
+	for _, n := range tgt.Nodes() {
+		if b, err := os.ReadFile(n.Log); err == nil {
+			_ = os.WriteFile(s.dir.Logs(fmt.Sprintf("%s-node%d.log", id, n.ID)), b, 0o644)
+		}
+	}
+}
+
+// oneTrial is a trial while it runs. watchers fill their own fields; execute
+// reads them after they ended.
+type oneTrial struct {
+	*run
+	cell    scenario.Cell
+	target  target.Target
+	driver  load.Driver
+	clock   *load.Clock
+	outcome *load.Outcome
+	prober  *load.Prober
+	out     result.Trial
+
+	events  []fault.Event
+	leaders []result.LeaderChange
+	samples []target.Sample
+}
+
+func (t *oneTrial) execute(ctx context.Context, seed int64) error {
+	plan := load.PlanOf(t.cell, seed, t.prefix())
+	plan.Clock, plan.Logger, plan.Progress = t.clock, t.Logger, t.Progress.TrialGlance
+	plan.HistoryDir = t.dir.History(t.out.ID)
+	plan.DrainReader = func() load.Driver {
+		d, err := load.NewKafka(load.KafkaConfig{Bootstrap: t.target.Bootstrap(), Logger: t.Logger})
+		if err != nil {
+			return t.driver
+		}
+		return d
+	}
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := t.watchers(watch, plan)
+	var err error
+	t.outcome, err = load.Run(ctx, t.driver, plan)
+	stop()
+	wait()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	if t.cell.Target.System == "external" {
+		t.removeTopics(plan)
+	}
+	t.describe(plan)
+	if err := t.files(); err != nil {
+		return err
+	}
+	return t.judge()
+}
+
+func (t *oneTrial) prefix() string {
+	if t.cell.Target.System == "external" {
+		return t.cell.Target.External.Prefix + t.out.ID + "-"
+	}
+	return ""
+}
+
+func (t *oneTrial) removeTopics(plan load.Plan) {
+	var names []string
+	for _, x := range plan.Topics {
+		names = append(names, x.Name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := t.driver.DeleteTopics(ctx, names); err != nil {
+		t.Progress.Note(fmt.Sprintf("the topics of trial %s could not be removed: %v", t.out.ID, err))
+	}
+}
+
+// watchers start what goes on beside the load, once the clock runs; the
+// returned function waits for all of it.
+func (t *oneTrial) watchers(ctx context.Context, plan load.Plan) func() {
+	var wg sync.WaitGroup
+	after := func(f func()) {
+		wg.Go(func() {
+			select {
+			case <-t.clock.Started():
+				f()
+			case <-ctx.Done():
+			}
+		})
+	}
+	after(func() { t.followLeaders(ctx, plan) })
+	after(func() {
+		target.Watch(ctx, t.target, samplePeriod, func(s target.Sample) { t.samples = append(t.samples, s) })
+	})
+	if plans := t.faultPlans(); len(plans) > 0 {
+		t.startProber(ctx, plan)
+		env := &fault.Env{Target: t.target, Roles: prefixed{t.driver, t.prefix()}, Net: t.Net, NetReason: t.NetReason}
+		after(func() { t.events = fault.Run(ctx, env, t.clock.Zero(), plans, t.Progress.TrialFault) })
+	}
+	return wg.Wait
+}
+
+// prefixed looks scenario topics up under the names that they have in an
+// external system.
+type prefixed struct {
+	load.Driver
+	prefix string
+}
+
+func (p prefixed) Leaders(ctx context.Context, topic string) (map[int32]int32, error) {
+	return p.Driver.Leaders(ctx, p.prefix+topic)
+}
+
+func (t *oneTrial) faultPlans() []fault.Plan {
+	var out []fault.Plan
+	for _, f := range t.cell.Faults {
+		out = append(out, fault.Plan{Kind: f.Kind, Shape: f.Shape, Target: f.Target.String(),
+			At: t.cell.Phases.Start(f.At.Phase) + f.At.Offset, For: f.For})
+	}
+	return out
+}
+
+// startProber measures the system's part of an outage, on every partition that
+// some fault may hit, with connections of its own.
+func (t *oneTrial) startProber(ctx context.Context, plan load.Plan) {
+	cfg := load.ProbeConfig{Nodes: t.target.Bootstrap(), RunID: plan.RunID, Acks: -1, Clock: t.clock}
+	seen := map[history.Partition]bool{}
+	for _, f := range t.cell.Faults {
+		p := history.Partition{Topic: t.prefix() + f.Target.Topic, Partition: f.Target.Partition}
+		if f.Target.Topic != "" && !seen[p] {
+			seen[p] = true
+			cfg.Partitions = append(cfg.Partitions, p)
+		}
+	}
+	if len(cfg.Partitions) == 0 {
+		return
+	}
+	p, err := load.StartProber(ctx, cfg)
+	if err != nil {
+		t.Progress.Note(fmt.Sprintf("no prober: %v", err))
+		return
+	}
+	t.prober = p
+}
+
+// followLeaders notes every change of leadership that metadata shows.
+func (t *oneTrial) followLeaders(ctx context.Context, plan load.Plan) {
+	last := map[history.Partition]int32{}
+	for {
+		for _, topic := range plan.Topics {
+			m, err := t.driver.Leaders(ctx, topic.Name)
+			if err != nil {
+				continue
+			}
+			for p, node := range m {
+				k := history.Partition{Topic: topic.Name, Partition: p}
+				if old, ok := last[k]; ok && old != node {
+					t.leaders = append(t.leaders, result.LeaderChange{At: t.clock.Now().Seconds(), Topic: topic.Name, Partition: p, Node: node})
+				}
+				last[k] = node
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(leaderPoll):
+		}
+	}
+}
+
+// describe turns the outcome into the trial's record.
+func (t *oneTrial) describe(plan load.Plan) {
+	o, out := t.outcome, &t.out
+	out.Started, out.Faults, out.Leaders = o.Zero, t.events, t.leaders
+	for _, p := range o.Phases {
+		out.Phases = append(out.Phases, result.Span{Phase: p.Phase, Start: p.Start.Seconds(), End: p.End.Seconds()})
+		out.Seconds = max(out.Seconds, p.End.Seconds())
+		out.Counts.Slots += p.Slots
+		out.Counts.Sent += p.Sent
+		out.Counts.Acked += p.Acked
+		out.Counts.Failed += p.Failed
+		out.Counts.Unknown += p.Unknown
+		out.Counts.Late += p.Late
+		out.Counts.Shed += p.Shed
+		out.Counts.Delivered += p.Read
+		if p.Phase == scenario.PhaseSteady && p.End > p.Start {
+			out.Offered = float64(p.Slots) / (p.End - p.Start).Seconds()
+			out.Achieved = float64(p.Acked) / (p.End - p.Start).Seconds()
+		}
+	}
+	out.Latency = map[string]map[string]result.Latency{"ack": t.byPhase(o.Ack), "visible": t.byPhase(o.Visible)}
+	out.Lateness = latencyOf(o.Late.All())
+	out.Outages = t.outages()
+	out.Usage = t.usage()
+	out.Drift = t.drifts()
+	out.Invalid = append(out.Invalid, o.Invalid...)
+	out.Invalid = append(out.Invalid, t.tooLate()...)
+	if o.Partial {
+		out.Invalid = append(out.Invalid, "interrupted")
+	}
+	t.noteSettings(o.Settings, plan)
+}
+
+func (t *oneTrial) byPhase(s *hdr.Series) map[string]result.Latency {
+	out := map[string]result.Latency{}
+	for _, p := range t.outcome.Phases {
+		if h := s.Range(p.Start, p.End); h.Count() > 0 {
+			out[p.Phase] = latencyOf(h)
+		}
+	}
+	return out
+}
+
+func latencyOf(h *hdr.Histogram) result.Latency {
+	at := func(p float64) float64 {
+		d, ok := h.Percentile(p)
+		if !ok {
+			return 0
+		}
+		return ms(d)
+	}
+	return result.Latency{Count: h.Count(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: ms(h.Max())}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// tooLate sets a trial aside when the generator, not the system, made part of
+// the latency: an open loop must keep its own slots.
+func (t *oneTrial) tooLate() []string {
+	if t.cell.Load.Model != "open" {
+		return nil
+	}
+	from, to := t.span(scenario.PhaseSteady)
+	late, ok := t.outcome.Late.Range(from, to).Percentile(99)
+	ack, ok2 := t.outcome.Ack.Range(from, to).Percentile(99)
+	if ok && ok2 && late > latenessFree && float64(late) > latenessPart*float64(ack) {
+		return []string{fmt.Sprintf("the load client fell behind its schedule: slot lateness p99 %s, more than %.0f %% of the ack p99 %s", late, latenessPart*100, ack)}
+	}
+	return nil
+}
+
+func (t *oneTrial) span(phase string) (from, to time.Duration) {
+	for _, p := range t.outcome.Phases {
+		if p.Phase == phase {
+			return p.Start, p.End
+		}
+	}
+	return 0, 0
+}
+
+// drifts tests whether the median latency moved within the steady phase.
+func (t *oneTrial) drifts() bool {
+	from, to := t.span(scenario.PhaseSteady)
+	var series []float64
+	for at := from; at < to; at += t.outcome.Ack.Interval() {
+		if d, ok := t.outcome.Ack.Range(at, at+t.outcome.Ack.Interval()).Percentile(50); ok {
+			series = append(series, ms(d))
+		}
+	}
+	return len(series) >= 8 && stats.DriftTest(series, driftLimit).Drifting
+}
+
+// judge lets the checker loose on the history.
+func (t *oneTrial) judge() error {
+	opts := check.Options{Guarantee: t.cell.Guarantee, Rules: t.cell.Checks.Rules, Tolerate: t.cell.Checks.Tolerate,
+		MinAcked: t.cell.Checks.MinAcked, Drained: t.outcome.Drain.Complete}
+	for _, e := range t.events {
+		if !e.Proved() {
+			why := e.Error
+			if why == "" {
+				why = "no proof"
+			}
+			opts.Invalid = append(opts.Invalid, fmt.Sprintf("fault %s on %s not proven: %s", e.Kind, e.Target, why))
+		}
+	}
+	if t.outcome.Partial {
+		opts.Invalid = append(opts.Invalid, "the trial was interrupted")
+	}
+	v, err := check.Judge(t.dir.History(t.out.ID), opts)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("judge trial %s: its history is missing: %w", t.out.ID, err)
+	}
+	if err != nil {
+		return fmt.Errorf("judge trial %s: %w", t.out.ID, err)
+	}
+	t.out.Check = v
+	return nil
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"gopherlog/bench/fault"
+	"gopherlog/bench/report"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/suite"
+	"gopherlog/cmd/internal/cli"
+)
+
+// scenarioFlags select and change scenarios.
+type scenarioFlags struct {
+	Files   []string `arg:"" name:"scenario" help:"Scenario files." type:"path"`
+	Set     []string `help:"Override one key of the scenario, as in load.rate=5k/s; may be repeated." sep:"none" placeholder:"KEY=VALUE"`
+	Repeats int      `help:"Blocks to run, instead of the profile's or the scenario's."`
+	Profile string   `help:"quick: 3 blocks, ranges only. standard: 6. full: 10. Default: as the scenario says." enum:"quick,standard,full," default:""`
+	Seed    *int64   `help:"Seed instead of the scenario's."`
+}
+
+var profileBlocks = map[string]int{"quick": 3, "standard": 6, "full": 10}
+
+// sets turns the flags into -set overrides, which the parser validates.
+func (f *scenarioFlags) sets() []string {
+	out := append([]string(nil), f.Set...)
+	if n := profileBlocks[f.Profile]; n > 0 && f.Repeats == 0 {
+		out = append(out, fmt.Sprintf("runs.repeats=%d", n))
+	}
+	if f.Repeats > 0 {
+		out = append(out, fmt.Sprintf("runs.repeats=%d", f.Repeats))
+	}
+	if f.Seed != nil {
+		out = append(out, fmt.Sprintf("seed=%d", *f.Seed))
+	}
+	return out
+}
+
+// parsed is one scenario file, read.
+type parsed struct {
+	file     string
+	scenario *scenario.Scenario
+}
+
+// parse reads all files and reports the mistakes of all of them.
+func (f *scenarioFlags) parse() ([]parsed, error) {
+	if f.Repeats < 0 {
+		return nil, cli.Usage(fmt.Errorf("-repeats is %d: give at least 1", f.Repeats))
+	}
+	var out []parsed
+	var wrong []error
+	names := map[string]string{}
+	for _, file := range f.Files {
+		sc, err := scenario.Parse(file, f.sets())
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		if old, ok := names[sc.Name]; ok {
+			wrong = append(wrong, fmt.Errorf("%s and %s have the same name %q: rename one, run directories are named by it", old, file, sc.Name))
+		}
+		names[sc.Name] = file
+		out = append(out, parsed{file, sc})
+	}
+	if len(wrong) > 0 {
+		return nil, cli.Usage(errors.Join(wrong...))
+	}
+	return out, nil
+}
+
+type runCmd struct {
+	scenarioFlags
+	Out         string            `help:"Run directory to make. Default: results/<time>-<name>." type:"path"`
+	Server      string            `help:"The server binary. Default: 'server' beside mqbench, then on PATH." type:"path"`
+	Title       string            `help:"Title of the report over several scenarios."`
+	Progress    string            `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
+	Sabotage    string            `help:"Plant a fault in every broker, to see the checks catch it: ack-before-commit, skip-dedupe, hide-batches or append-twice." enum:"ack-before-commit,skip-dedupe,hide-batches,append-twice," default:""`
+	Failpoint   map[string]string `help:"Arm a failpoint in every broker, as in produce/before-answer='error probability=0.002'; may be repeated." placeholder:"NAME=ACTION" mapsep:"none"`
+	SabotageArg int64             `help:"Argument of the planted fault, as one in N; 0: its default."`
+}
+
+// Run executes the scenarios one after the other. The process may be replaced
+// by one in a network namespace first: see fault.Enter.
+func (c *runCmd) Run(s *streams) error {
+	list, err := c.parse()
+	if err != nil {
+		return err
+	}
+	if err := c.findServer(list); err != nil {
+		return err
+	}
+	network, reason := enterNamespace(list)
+	ctx, stop := interruptible(s)
+	defer stop()
+	out := c.Out
+	if out == "" {
+		out = filepath.Join("results", time.Now().Format("20060102-150405")+"-"+setName(list))
+	}
+	p := newProgress(s.err, c.Progress)
+	var runs []*result.Run
+	var failed error
+	for _, sc := range list {
+		dir := out
+		if len(list) > 1 {
+			dir = filepath.Join(out, sc.scenario.Name)
+		}
+		r, err := suite.Run(ctx, suite.Config{Scenario: sc.scenario, File: sc.file, Command: c.command(sc), Profile: c.profile(), Tool: cli.Version(),
+			Commit: cli.Commit(), Out: dir, Server: c.Server, Net: network, NetReason: reason, Sabotage: suite.Sabotage{Name: c.Sabotage, Arg: c.SabotageArg}, Failpoints: c.Failpoint, Progress: p})
+		if err != nil {
+			failed = err
+			break
+		}
+		runs = append(runs, r)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return c.conclude(ctx, s, out, runs, failed)
+}
+
+// conclude draws the reports and decides the exit code over all runs.
+func (c *runCmd) conclude(ctx context.Context, s *streams, out string, runs []*result.Run, failed error) error {
+	var dirs []string
+	for _, r := range runs {
+		dirs = append(dirs, r.Path)
+		if err := report.Render([]string{r.Path}, r.Path, ""); err != nil {
+			return fmt.Errorf("draw the report of %s: %w", r.Path, err)
+		}
+		printSummary(s.out, r)
+	}
+	if len(runs) > 1 {
+		if err := report.Render(dirs, out, c.Title); err != nil {
+			return fmt.Errorf("draw the report over all scenarios: %w", err)
+		}
+	}
+	if len(runs) > 0 {
+		page := filepath.Join(out, result.ReportFile)
+		linkLatest(out)
+		fmt.Fprintf(s.out, "\nreport: %s\n", page)
+	}
+	if failed != nil {
+		if errors.Is(failed, suite.ErrEnvironment) {
+			return cli.Environment(failed)
+		}
+		return failed
+	}
+	return exitOf(ctx, runs)
+}
+
+// exitOf picks the gravest exit code: safety, then interruption, then validity,
+// then thresholds.
+func exitOf(ctx context.Context, runs []*result.Run) error {
+	for _, code := range []int{suite.ExitViolation, suite.ExitInterrupted, suite.ExitUnusable, suite.ExitThreshold} {
+		if code == suite.ExitInterrupted {
+			if ctx.Err() != nil {
+				return &cli.Error{Code: code, Err: errors.New("interrupted: the report covers the trials that ended")}
+			}
+			continue
+		}
+		for _, r := range runs {
+			if r.Results.ExitCode == code {
+				return &cli.Error{Code: code, Err: errors.New(r.Manifest.Scenario.Name + ": " + exitWords[code])}
+			}
+		}
+	}
+	return nil
+}
+
+var exitWords = map[int]string{
+	suite.ExitViolation: "a delivery guarantee was violated",
+	suite.ExitUnusable:  "the run is not valid or could not be judged",
+	suite.ExitThreshold: "a threshold was missed",
+}
+
+// findServer names the server binary, if any scenario launches one.
+func (c *runCmd) findServer(list []parsed) error {
+	needed := false
+	for _, p := range list {
+		for _, cell := range p.scenario.Expand() {
+			needed = needed || cell.Target.System == "gopherlog"
+		}
+	}
+	if !needed || c.Server != "" {
+		return nil
+	}
+	self, err := os.Executable()
+	if err == nil {
+		beside := filepath.Join(filepath.Dir(self), "server")
+		if _, err := os.Stat(beside); err == nil {
+			c.Server = beside
+			return nil
+		}
+	}
+	return cli.Environment(fmt.Errorf("the server binary was not found beside mqbench: run `make build`, or name it with -server"))
+}
+
+func (c *runCmd) profile() string {
+	if c.Profile == "" {
+		return "custom"
+	}
+	return c.Profile
+}
+
+// command is the line that repeats one scenario of this run.
+func (c *runCmd) command(p parsed) string {
+	file := p.file
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, file); err == nil && !strings.HasPrefix(rel, "..") {
+			file = rel
+		}
+	}
+	line := "mqbench run " + file
+	if c.Profile != "" {
+		line += " -profile " + c.Profile
+	}
+	if c.Repeats > 0 {
+		line += fmt.Sprintf(" -repeats %d", c.Repeats)
+	}
+	if c.Sabotage != "" {
+		line += " -sabotage " + c.Sabotage
+	}
+	for k, v := range c.Failpoint {
+		line += fmt.Sprintf(" -failpoint %q", k+"="+v)
+	}
+	for _, kv := range c.Set {
+		line += fmt.Sprintf(" -set %q", kv)
+	}
+	return line + fmt.Sprintf(" -seed %d", p.scenario.Seed)
+}
+
+func setName(list []parsed) string {
+	if len(list) == 1 {
+		return list[0].scenario.Name
+	}
+	return "set"
+}
+
+// enterNamespace enters a network namespace of its own if any scenario parts
+// the network. Without one those faults are skipped, and the reason is printed.
+func enterNamespace(list []parsed) (fault.Network, string) {
+	for _, p := range list {
+		for _, f := range p.scenario.Faults {
+			if f.Kind == "partition" {
+				n, err := fault.Enter()
+				if err != nil {
+					return nil, err.Error()
+				}
+				return n, ""
+			}
+		}
+	}
+	return nil, "no scenario parts the network"
+}
+
+// interruptible ends the context at the first interrupt, so that the running
+// trial is closed and the report written; the second ends the process at once.
+func interruptible(s *streams) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		fmt.Fprintln(s.err, "\ninterrupted: ending the trial and writing the report; interrupt again to stop at once")
+		cancel()
+		<-signals
+		os.Exit(suite.ExitInterrupted)
+	}()
+	return ctx, func() { signal.Stop(signals); cancel() }
+}
+
+// linkLatest points results/latest at a run directory under results.
+func linkLatest(out string) {
+	abs, err := filepath.Abs(out)
+	if err != nil || filepath.Base(filepath.Dir(abs)) != "results" {
+		return
+	}
+	link := filepath.Join(filepath.Dir(abs), "latest")
+	_ = os.Remove(link)
+	_ = os.Symlink(filepath.Base(abs), link)
+}
