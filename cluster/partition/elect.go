@@ -148,7 +148,7 @@ func (v *view) undecided(st replica.Status) (orphan, yes bool) {
 		return false, true
 	case st.Leader.Node() == v.m.node:
 		return false, false
-	case v.m.cfg.Node.Alive(st.Leader.Node()):
+	case v.m.net.Alive(st.Leader.Node()):
 		return false, false
 	}
 	return true, true
@@ -159,10 +159,10 @@ func (v *view) deadFor(node rpc.NodeID, voters []rpc.ServerID) bool {
 	by := v.dead[node]
 	if by == nil {
 		by = make(map[rpc.NodeID]bool)
-		for reporter, dead := range v.m.cfg.Node.ReportsDead(node) {
+		for reporter, dead := range v.m.net.ReportsDead(node) {
 			by[reporter] = dead
 		}
-		by[v.m.node] = !v.m.cfg.Node.Alive(node)
+		by[v.m.node] = !v.m.net.Alive(node)
 		v.dead[node] = by
 	}
 	n := 0
@@ -202,7 +202,7 @@ func (v *view) mayLead(node rpc.NodeID) bool {
 	if b := v.img.Brokers[node]; b != nil && !b.Eligible() {
 		return false
 	}
-	return node == v.m.node || v.m.cfg.Node.Alive(node)
+	return node == v.m.node || v.m.net.Alive(node)
 }
 
 func hasNode(servers []rpc.ServerID, node rpc.NodeID) bool {
@@ -237,7 +237,7 @@ func (v *view) peersOf(groups []*Partition) []rpc.NodeID {
 	var peers []rpc.NodeID
 	for _, p := range groups {
 		for _, s := range p.group.Voters() {
-			if n := s.Node(); n != v.m.node && !slices.Contains(peers, n) && v.m.cfg.Node.Alive(n) {
+			if n := s.Node(); n != v.m.node && !slices.Contains(peers, n) && v.m.net.Alive(n) {
 				peers = append(peers, n)
 			}
 		}
@@ -257,7 +257,7 @@ func (v *view) ask(peer rpc.NodeID, groups []*Partition) []rpc.GroupID {
 	}
 	ctx, cancel := context.WithTimeout(v.m.ctx, askTimeout)
 	defer cancel()
-	answers, err := v.m.cfg.Node.WhoLeads(ctx, peer, ids)
+	answers, err := v.m.net.WhoLeads(ctx, peer, ids)
 	if err != nil {
 		return nil
 	}

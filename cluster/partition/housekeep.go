@@ -55,7 +55,7 @@ func (m *Manager) mayTrim(p *Partition) bool {
 	}
 	fit := p.InSyncNodes()
 	for _, s := range p.group.Voters() {
-		if n := s.Node(); n != m.node && m.cfg.Node.Alive(n) && !slices.Contains(fit, n) {
+		if n := s.Node(); n != m.node && m.net.Alive(n) && !slices.Contains(fit, n) {
 			return false
 		}
 	}

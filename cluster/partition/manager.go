@@ -24,6 +24,7 @@ const atOnce = 8
 type Manager struct {
 	cfg    Config
 	node   rpc.NodeID
+	net    network
 	logger *slog.Logger
 	shared shared
 
@@ -44,6 +45,13 @@ type Manager struct {
 	wg      sync.WaitGroup
 	closing sync.Once
 	unhook  func()
+}
+
+// network is what the elector needs of *rpc.Node.
+type network interface {
+	Alive(id rpc.NodeID) bool
+	ReportsDead(id rpc.NodeID) map[rpc.NodeID]bool
+	WhoLeads(ctx context.Context, to rpc.NodeID, groups []rpc.GroupID) ([]rpc.Leadership, error)
 }
 
 type slotKey struct {
@@ -89,7 +97,7 @@ func Open(cfg Config) (*Manager, error) {
 	}
 	cfg = cfg.WithDefaults()
 	m := &Manager{
-		cfg: cfg, node: cfg.Self.Node(), logger: cfg.Logger,
+		cfg: cfg, node: cfg.Self.Node(), net: cfg.Node, logger: cfg.Logger,
 		shared: shared{
 			budget:    NewBudget(cfg.ProduceBudget),
 			caches:    log.NewBudget(cfg.CacheBudget),

@@ -54,7 +54,11 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		return res, ErrOffsetOutOfRange
 	}
 	if r.LastFetchedEpoch >= 0 {
-		if e, end, diverged := p.diverged(r.Offset, r.LastFetchedEpoch); diverged {
+		e, end, diverged := p.diverged(r.Offset, r.LastFetchedEpoch)
+		if e < 0 {
+			return res, ErrOffsetOutOfRange // an epoch from which nothing can be told: the client starts over by its policy
+		}
+		if diverged {
 			res.DivergingEpoch, res.DivergingEnd = e, end
 			return res, nil
 		}

@@ -13,7 +13,7 @@ import (
 // that only a check of every message can see it. A harness that does not turn red under them proves nothing.
 
 const (
-	defaultHold = 250 * time.Millisecond // how long ack-before-commit keeps a batch from being proposed
+	defaultHold = 300 * time.Millisecond // how long ack-before-commit keeps a batch from being proposed
 	defaultOdds = 5000                   // the others act on one in so many
 )
 

@@ -39,7 +39,7 @@ func (s *Slice) ReadAll(dst []byte) ([]byte, error) {
 	}
 	dst = dst[:at+s.Bytes]
 	for i, r := range s.Ranges {
-		if err := readFull(r.File, dst[at:at+int(r.Len)], r.Pos, s.pinned[i].name(extLog)); err != nil {
+		if err := readFull(r.File, dst[at:at+int(r.Len)], r.Pos, s.pinned[min(i, len(s.pinned)-1)].name(extLog)); err != nil {
 			return dst[:at], err
 		}
 		at += int(r.Len)
