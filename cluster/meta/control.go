@@ -36,6 +36,8 @@ type Control interface {
 	// CaughtUp says, on the leader, whether id holds everything that is committed.
 	CaughtUp(id rpc.ServerID) bool
 	TransferTo(ctx context.Context, id rpc.ServerID) error
+	// Campaign makes this member ask for leadership at once instead of after an election timeout.
+	Campaign() error
 	Close(ctx context.Context) error
 }
 

@@ -125,6 +125,11 @@ func (c *Controller) openControl() error {
 		return err
 	}
 	c.control.Store(&ctl)
+	if members := ctl.Members(); len(members) == 1 && members[0].ID == c.self.ServerID() {
+		if err := ctl.Campaign(); err != nil { // it will lead all the same, a second later
+			c.log.Debug("control group: lone member did not campaign", "error", err)
+		}
+	}
 	return nil
 }
 

@@ -248,6 +248,8 @@ func (c *fakeControl) TransferTo(_ context.Context, id rpc.ServerID) error {
 	return nil
 }
 
+func (c *fakeControl) Campaign() error { return nil }
+
 func (c *fakeControl) Close(context.Context) error { return nil }
 
 func (w *world) lead(id rpc.ServerID) {

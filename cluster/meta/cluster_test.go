@@ -1,0 +1,194 @@
+package meta
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"gopherlog/cluster/replica"
+	"gopherlog/cluster/rpc"
+	"gopherlog/cluster/rpc/rpctest"
+	"gopherlog/engine/kv"
+	"gopherlog/engine/vfs"
+)
+
+// raftNode is a whole node of the control group: disk, store, network in memory, Raft.
+type raftNode struct {
+	t    *testing.T
+	net  *rpctest.Network
+	id   NodeID
+	size NodeID
+	fs   *vfs.CrashFS
+	kv   *kv.DB
+	rpc  *rpc.Node
+	ctl  *Controller
+}
+
+// raftCluster gives n nodes with empty disks, not started.
+func raftCluster(t *testing.T, n int) []*raftNode {
+	net := rpctest.New()
+	nodes := make([]*raftNode, n)
+	for i := range nodes {
+		nodes[i] = &raftNode{t: t, net: net, id: NodeID(i + 1), size: NodeID(n), fs: newDir(t)}
+		t.Cleanup(nodes[i].stop)
+	}
+	return nodes
+}
+
+func (n *raftNode) start() {
+	n.t.Helper()
+	must := func(err error) {
+		n.t.Helper()
+		if err != nil {
+			n.t.Fatalf("node %d: %v", n.id, err)
+		}
+	}
+	id, err := ReadIdentity(n.fs, "data", n.id)
+	must(err)
+	n.kv, err = kv.Open(kv.Config{FS: n.fs, Dir: "data/kv"})
+	must(err)
+	peers := map[NodeID]string{}
+	for p := NodeID(1); p <= n.size; p++ {
+		if p != n.id {
+			peers[p] = n.net.Addr(p)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", n.id)
+	}
+	n.rpc, err = rpc.New(rpc.Config{Node: n.id, ClusterID: id.ClusterID, Listen: n.net.Listen(n.id), Dial: n.net.Dial(n.id), Peers: peers, Logger: log})
+	must(err)
+	n.rpc.Start()
+	n.ctl, err = Open(Config{
+		Identity: id, Node: n.rpc, KV: n.kv, Self: Broker{Host: fmt.Sprint("host", n.id), Port: 9092}, Logger: log,
+		OpenControl: OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Logger: log}),
+	})
+	must(err)
+}
+
+func (n *raftNode) stop() {
+	if n.ctl == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := n.ctl.Close(ctx); err != nil {
+		n.t.Errorf("node %d: close: %v", n.id, err)
+	}
+	n.rpc.Close()
+	if err := n.kv.Close(); err != nil {
+		n.t.Errorf("node %d: close store: %v", n.id, err)
+	}
+	n.ctl = nil
+}
+
+func (n *raftNode) wipe() { n.fs = newDir(n.t) }
+
+func (n *raftNode) ready() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if err := n.ctl.WaitReady(ctx); err != nil {
+		_, reason := n.ctl.Ready()
+		n.t.Fatalf("node %d: %v: %s", n.id, err, reason)
+	}
+}
+
+func (n *raftNode) create(name string, rf int32) TopicResult {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	res, err := n.ctl.CreateTopics(ctx, []TopicSpec{{Name: name, Partitions: 3, ReplicationFactor: rf}}, false)
+	if err != nil || res[0].Err != nil {
+		n.t.Fatalf("node %d: create %s: %+v %v", n.id, name, res, err)
+	}
+	return res[0]
+}
+
+func TestRaftLoneNodeServesAtOnceAndRemembers(t *testing.T) {
+	n := raftCluster(t, 1)[0]
+	n.start()
+	n.ready()
+	n.create("t", 1)
+	if n.ctl.Image().Topic("t") == nil {
+		t.Fatal("image does not show the topic")
+	}
+	cluster := n.ctl.Image().ClusterID
+	n.stop()
+	n.fs = n.fs.CrashClone(vfs.CrashConfig{}) // a power cut right after: the control group is always synced
+	n.start()
+	n.ready()
+	if img := n.ctl.Image(); img.Topic("t") == nil || img.ClusterID != cluster {
+		t.Fatalf("after a power cut: %v in %s", img.TopicNames(), img.ClusterID)
+	}
+}
+
+func TestRaftThreeNodesFoundAClusterAndAWipedOneComesBack(t *testing.T) {
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	for i, n := range nodes {
+		n.create(fmt.Sprint("t", i), 3)
+	}
+	cluster := nodes[0].ctl.Image().ClusterID
+	for i, n := range nodes { // each in turn, so the control leader too
+		old := n.ctl.self.ServerID()
+		n.stop()
+		n.wipe()
+		n.start()
+		n.ready()
+		img := n.ctl.Image()
+		now := n.ctl.self.ServerID()
+		if img.ClusterID != cluster || now == old || len(img.TopicNames()) != 3+i {
+			t.Fatalf("wiped node %d: cluster %s (was %s), server %s (was %s), topics %v", n.id, img.ClusterID, cluster, now, old, img.TopicNames())
+		}
+		for _, p := range img.Topic("t0").Partitions {
+			if p.Server(n.id) != now {
+				t.Errorf("wiped node %d: partition has servers %v", n.id, p.Servers)
+			}
+		}
+		members := (*n.ctl.control.Load()).Members()
+		if len(members) != 3 || slices.ContainsFunc(members, func(m Member) bool { return m.ID == old || !m.Voter }) {
+			t.Errorf("wiped node %d: control group is %v", n.id, members)
+		}
+		n.create(fmt.Sprint("after", i), 3)
+	}
+}
+
+func TestRaftAdminRequestsSurviveTheLossOfTheControlLeader(t *testing.T) {
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	leader, ok := nodes[0].ctl.Leader()
+	if !ok {
+		t.Fatal("no leader is known")
+	}
+	nodes[0].net.Isolate(leader)
+	for _, n := range nodes {
+		if n.id != leader {
+			n.create(fmt.Sprint("t", n.id), 2)
+		}
+	}
+	nodes[0].net.Heal()
+	back := nodes[leader-1]
+	want := nodes[leader%3].ctl.Image().Epoch
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if err := back.ctl.WaitFor(ctx, want); err != nil {
+		t.Fatalf("the old leader never saw image %d: %v", want, err)
+	}
+	back.create("back", 3)
+}
