@@ -40,7 +40,7 @@ func (b *Batch) Empty() bool { return b.b.Empty() }
 
 // Commit makes the writes visible, all or none; with sync they are durable on return. A commit without
 // sync survives only a clean Close or a later synced commit: not even a kill of the process.
-func (b *Batch) Commit(sync bool) (err error) {
+func (b *Batch) Commit(sync bool) error {
 	if err := b.d.enter(); err != nil {
 		return err
 	}
@@ -48,13 +48,6 @@ func (b *Batch) Commit(sync bool) (err error) {
 	if err := b.d.Err(); err != nil {
 		return err
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			b.d.poisoned.Store(true)
-			b.d.fail(fmt.Errorf("commit: %v", r))
-			err = b.d.Err()
-		}
-	}()
 	opts := pebble.NoSync
 	if sync {
 		opts = pebble.Sync

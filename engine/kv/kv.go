@@ -47,12 +47,12 @@ type Config struct {
 
 // DB is an open store. All methods may be called from any goroutine.
 type DB struct {
-	db       *pebble.DB
-	logger   *slog.Logger
-	onFatal  func(error)
-	once     sync.Once
-	fatal    atomic.Pointer[error]
-	poisoned atomic.Bool // a commit died inside Pebble with its locks held: Close must not wait for them
+	db      *pebble.DB
+	logger  *slog.Logger
+	onFatal func(error)
+	once    sync.Once
+	fatal   atomic.Pointer[error]
+	guard   *guard
 
 	mu     sync.RWMutex // held for reading around every use, for writing by Close
 	closed bool
@@ -68,6 +68,7 @@ func Open(cfg Config) (*DB, error) {
 		cfg.CacheBytes = DefaultCacheBytes
 	}
 	d := &DB{logger: cfg.Logger, onFatal: cfg.OnFatal}
+	d.guard = &guard{failed: d.fail}
 	if d.logger == nil {
 		d.logger = slog.New(slog.DiscardHandler)
 	}
@@ -81,12 +82,13 @@ func Open(cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("open store %s: %w", cfg.Dir, classify(err))
 	}
 	d.db = db
+	d.guard.armed.Store(true)
 	return d, nil
 }
 
 func (d *DB) options(cfg Config) *pebble.Options {
-	o := &pebble.Options{
-		FS:                 guardFS{FS: cfg.FS, failed: d.fail},
+	return &pebble.Options{
+		FS:                 guardFS{FS: cfg.FS, g: d.guard},
 		ReadOnly:           cfg.ReadOnly,
 		ErrorIfNotExists:   cfg.ReadOnly,
 		CacheSize:          cfg.CacheBytes,
@@ -98,7 +100,6 @@ func (d *DB) options(cfg Config) *pebble.Options {
 			BackgroundError: func(err error) { d.logger.Warn("background work of the store failed", "error", err) },
 		},
 	}
-	return o
 }
 
 func classify(err error) error {
@@ -112,8 +113,7 @@ func classify(err error) error {
 	return err
 }
 
-// fail remembers the first failure and reports it. From then on no write is accepted, and a failed sync
-// is never retried: the pages that it did not write may already count as clean.
+// fail remembers the first failure and reports it. From then on no write is accepted.
 func (d *DB) fail(err error) {
 	d.once.Do(func() {
 		wrapped := fmt.Errorf("%w: %w", ErrFatal, err)
@@ -233,8 +233,7 @@ func (d *DB) iterate(lo, hi []byte, walk func(*pebble.Iterator) error) error {
 func (d *DB) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.poisoned.Load() {
-		d.closed = true
+	if d.closed {
 		return nil
 	}
 	d.closed = true

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -22,12 +23,19 @@ func (fs osFS) OpenFile(name string, create bool) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{File: f}, nil
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &osFile{File: f, raw: raw}, nil
 }
 
 // osFile adds to *os.File what the interface asks for. Reads and writes go through os.File, so that a
 // closed file is an error and never another file's descriptor.
-type osFile struct{ *os.File }
+type osFile struct {
+	*os.File
+	raw syscall.RawConn
+}
 
 // Stat implements File.
 func (f *osFile) Stat() (pebblevfs.FileInfo, error) {

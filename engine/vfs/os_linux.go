@@ -1,8 +1,8 @@
 package vfs
 
 import (
-	"fmt"
 	"io"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,16 +15,12 @@ func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	if len(bufs) == 1 {
 		return f.WriteAt(bufs[0], off)
 	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	total, skip := 0, 0 // skip: bytes of bufs[0] that are written already
 	for len(bufs) > 0 {
-		n, err := f.pwritev(raw, bufs, skip, off+int64(total))
+		n, err := f.pwritev(bufs, skip, off+int64(total))
 		total += n
 		if err != nil {
-			return total, fmt.Errorf("pwritev %s: %w", f.Name(), err)
+			return total, err
 		}
 		bufs, skip = advance(bufs, skip+n)
 		if n == 0 && len(bufs) > 0 {
@@ -34,27 +30,34 @@ func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	return total, nil
 }
 
-type rawConn interface {
-	Write(func(fd uintptr) bool) error
-}
-
-func (f *osFile) pwritev(raw rawConn, bufs [][]byte, skip int, off int64) (n int, err error) {
+func (f *osFile) pwritev(bufs [][]byte, skip int, off int64) (n int, err error) {
 	list := bufs[:min(len(bufs), maxIovecs)]
 	if skip > 0 {
 		list = append([][]byte{list[0][skip:]}, list[1:]...)
 	}
-	callErr := raw.Write(func(fd uintptr) bool {
+	err = f.withFd("pwritev", func(fd int) (err error) {
+		n, err = unix.Pwritev(fd, list, off)
+		return err
+	})
+	return max(n, 0), err
+}
+
+// withFd makes a system call, again when a signal interrupted it, while the descriptor cannot be closed.
+func (f *osFile) withFd(op string, call func(fd int) error) error {
+	var err error
+	if f.raw.Control(func(fd uintptr) {
 		for {
-			n, err = unix.Pwritev(int(fd), list, off)
-			if err != unix.EINTR {
-				return true
+			if err = call(int(fd)); err != unix.EINTR {
+				return
 			}
 		}
-	})
-	if callErr != nil {
-		return 0, callErr
+	}) != nil {
+		err = os.ErrClosed
 	}
-	return max(n, 0), err
+	if err != nil {
+		return pathError(op, f.Name(), err)
+	}
+	return nil
 }
 
 // advance drops the buffers that n bytes cover and returns how many bytes of the next are written.
@@ -67,24 +70,4 @@ func advance(bufs [][]byte, n int) ([][]byte, int) {
 }
 
 // SyncData implements File with fdatasync(2).
-func (f *osFile) SyncData() error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var syncErr error
-	err = raw.Control(func(fd uintptr) {
-		for {
-			if syncErr = unix.Fdatasync(int(fd)); syncErr != unix.EINTR {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if syncErr != nil {
-		return fmt.Errorf("fdatasync %s: %w", f.Name(), syncErr)
-	}
-	return nil
-}
+func (f *osFile) SyncData() error { return f.withFd("fdatasync", unix.Fdatasync) }
