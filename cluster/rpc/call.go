@@ -50,7 +50,7 @@ func (c *call) succeed(r reply) {
 	if r.success {
 		c.group.acked(c.peer, c.args)
 	} else {
-		c.group.heard(c.peer, c.args.Term, false)
+		c.group.refused(c.peer, c.args.Term)
 	}
 	c.finish(nil)
 }
@@ -190,9 +190,10 @@ func (g *group) pause(d time.Duration, timeout <-chan time.Time) error {
 // shapeFor shapes args for a peer and notes whether it is still behind.
 func (g *group) shapeFor(to ServerID, args *raft.AppendEntriesRequest) (behind bool) {
 	budget := g.opts.InflightBytes
-	if !g.confirmed(to, args.Term, args.PrevLogEntry) {
+	if args.PrevLogEntry > 0 && !g.continues(to, args.Term) {
 		budget = min(budget, probeBytes)
 	}
+	g.dropPartial(args)
 	behind = shape(args, g.log, budget)
 	g.setBehind(to, args.Term, behind)
 	return behind
@@ -200,4 +201,18 @@ func (g *group) shapeFor(to ServerID, args *raft.AppendEntriesRequest) (behind b
 
 func isHeartbeat(a *raft.AppendEntriesRequest) bool {
 	return len(a.Entries) == 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && a.LeaderCommitIndex == 0
+}
+
+// dropPartial cuts args before the first entry without its data; shape reads
+// it again.
+func (g *group) dropPartial(args *raft.AppendEntriesRequest) {
+	if g.opts.Partial == nil || g.log == nil {
+		return
+	}
+	for i, l := range args.Entries {
+		if g.opts.Partial(l) {
+			args.Entries = args.Entries[:i]
+			return
+		}
+	}
 }

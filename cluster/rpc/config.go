@@ -137,10 +137,19 @@ type GroupOptions struct {
 	LeaderEnd func(leader ServerID, term, lastIndex uint64)
 	// Matched is told when a peer's match index advances. Must not block.
 	Matched func(peer ServerID, index uint64)
+	// Accepted is told, on a follower, up to where its log equals that of the
+	// leader of term, whenever it answered an AppendEntries with success;
+	// heartbeats say nothing about logs. Must not block.
+	Accepted func(term, index uint64)
 	// Verify checks a received data entry (a command without extensions)
 	// before it is handed on. When nil the frame carries a checksum instead;
 	// all nodes must agree on whether it is set.
 	Verify func(data []byte) error
+	// Partial says that an entry which the library read from the log lacks
+	// data: the log may hand out heads only where it knows that nobody needs
+	// more. Such entries are read again through GroupLog.Entries before they
+	// are sent. May be nil.
+	Partial func(l *raft.Log) bool
 	// Recycle returns receive buffers to the pool once a request has been
 	// answered: set it only if the log keeps copies of what it stores.
 	Recycle bool

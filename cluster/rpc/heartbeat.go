@@ -36,7 +36,7 @@ func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest,
 		if r.GetCode() != 0 {
 			return fromCode(code(r.GetCode()), "")
 		}
-		g.heard(to, args.Term, r.GetFresh())
+		g.beatAnswered(to, args.Term, r.GetFresh())
 		*resp = raft.AppendEntriesResponse{Term: r.GetTerm(), Success: r.GetSuccess()}
 		return nil
 	case <-g.aborted:
@@ -180,11 +180,19 @@ func (n *Node) beatenOne(out *sender, b *rpcpb.Heartbeat, serving bool) *rpcpb.H
 	return nil
 }
 
-// answered notes what the answer to an AppendEntries of leader makes public.
+// answered notes what the answer to a heartbeat of leader makes public.
 func (g *group) answered(resp *raft.AppendEntriesResponse, term uint64, leader ServerID) {
 	if resp.Success {
 		g.observe(term, leader)
 	} else {
 		g.raise(resp.Term)
+	}
+}
+
+// accepted notes what the answer to an AppendEntries of leader makes public.
+func (g *group) accepted(resp *raft.AppendEntriesResponse, req *raft.AppendEntriesRequest, leader ServerID) {
+	g.answered(resp, req.Term, leader)
+	if resp.Success && g.opts.Accepted != nil {
+		g.opts.Accepted(req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
 	}
 }

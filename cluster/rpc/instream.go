@@ -230,7 +230,7 @@ func (a *arrived) answer(r raft.RPCResponse) {
 	resp, _ := r.Response.(*raft.AppendEntriesResponse)
 	id, last, stream := a.id, a.last, a.stream
 	if r.Error == nil && resp != nil {
-		a.group.answered(resp, a.Term, a.leader)
+		a.group.accepted(resp, &a.AppendEntriesRequest, a.leader)
 	}
 	a.free()
 	switch {

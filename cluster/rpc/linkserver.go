@@ -173,7 +173,7 @@ func (n *Node) appendOverLink(out *sender, id uint64, m *rpcpb.Append, serving b
 			n.answerTo(out, id, errOr(r.Error, ErrClosed))
 			return
 		}
-		g.answered(resp, req.Term, leader)
+		g.accepted(resp, req, leader)
 		out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_AppendReply{AppendReply: &rpcpb.AppendReply{
 			Term: resp.Term, LastLog: resp.LastLog, Success: resp.Success, NoRetryBackoff: resp.NoRetryBackoff,
 		}}})
@@ -240,8 +240,8 @@ func (g *group) campaign(from string, a answerer) error {
 }
 
 // TimeoutNow makes the target replica of group campaign at once, without
-// asking whether it has a leader. On this node it goes straight to the group;
-// elsewhere to that node. It returns when the replica has begun.
+// asking whether it has a leader. On this node it is queued for the group and
+// the call returns at once; elsewhere it returns when the replica has begun.
 //
 // A leader that is told so steps down: only ask followers, or set MayCampaign.
 func (n *Node) TimeoutNow(id GroupID, target ServerID) error {
@@ -255,14 +255,5 @@ func (n *Node) TimeoutNow(id GroupID, target ServerID) error {
 	if target != g.self {
 		return ErrStaleServer
 	}
-	done := make(chan error, 1)
-	if err := g.campaign(string(g.self), answerFunc(func(r raft.RPCResponse) { done <- r.Error })); err != nil {
-		return err
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-g.aborted:
-		return ErrAborted
-	}
+	return g.campaign(string(g.self), answerFunc(func(raft.RPCResponse) {}))
 }

@@ -12,6 +12,7 @@ type progress struct {
 	term    uint64
 	index   uint64 // the peer's log equals ours up to here
 	commit  uint64 // the commit index that it took over
+	agreed  bool   // it accepted our last request, so it continues our log
 	behind  bool   // the last request could not carry all that the log held
 	contact time.Time
 }
@@ -40,6 +41,7 @@ func (g *group) acked(peer ServerID, args *raft.AppendEntriesRequest) {
 		p.index = reached
 	}
 	if p.term == args.Term {
+		p.agreed = true
 		p.commit = max(p.commit, min(args.LeaderCommitIndex, reached))
 	}
 	g.mu.Unlock()
@@ -48,23 +50,36 @@ func (g *group) acked(peer ServerID, args *raft.AppendEntriesRequest) {
 	}
 }
 
-// heard notes an answer that proves nothing about the log.
-func (g *group) heard(peer ServerID, term uint64, fresh bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// heard notes an answer. g.mu is held.
+func (g *group) heard(peer ServerID, term uint64) *progress {
 	p := g.of(peer, term)
 	p.contact = g.node.cfg.Now()
-	if fresh {
-		p.commit = 0 // it opened anew and forgot what we told it
+	return p
+}
+
+// beatAnswered notes the answer to a heartbeat. A replica that opened anew has
+// forgotten the commit index that it was told.
+func (g *group) beatAnswered(peer ServerID, term uint64, fresh bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.heard(peer, term); fresh {
+		p.commit = 0
 	}
 }
 
-// confirmed says whether peer is known to hold prev in term.
-func (g *group) confirmed(peer ServerID, term, prev uint64) bool {
+// refused notes that peer did not accept a request: its log differs from ours.
+func (g *group) refused(peer ServerID, term uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heard(peer, term).agreed = false
+}
+
+// continues says whether peer's log is known to continue ours in term.
+func (g *group) continues(peer ServerID, term uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.progress[peer]
-	return p != nil && p.term == term && p.index >= prev
+	return p != nil && p.term == term && p.agreed
 }
 
 func (g *group) setBehind(peer ServerID, term uint64, behind bool) {

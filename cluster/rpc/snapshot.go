@@ -65,17 +65,13 @@ func (g *group) InstallSnapshot(_ raft.ServerID, target raft.ServerAddress, args
 	if err != nil {
 		return fromStatus(err)
 	}
-	g.heard(to, args.Term, true)
-	if r.GetSuccess() {
-		g.installed(to, args.Term, args.LastLogIndex)
+	if r.GetSuccess() { // it holds everything up to the snapshot's index
+		g.acked(to, &raft.AppendEntriesRequest{Term: args.Term, PrevLogEntry: args.LastLogIndex})
+	} else {
+		g.refused(to, args.Term)
 	}
 	*resp = raft.InstallSnapshotResponse{Term: r.GetTerm(), Success: r.GetSuccess()}
 	return nil
-}
-
-// installed notes that peer holds everything up to index.
-func (g *group) installed(peer ServerID, term, index uint64) {
-	g.acked(peer, &raft.AppendEntriesRequest{Term: term, PrevLogEntry: index})
 }
 
 // cancelOnAbort calls cancel when the group is aborted; the returned function

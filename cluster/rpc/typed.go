@@ -165,8 +165,11 @@ type Leadership struct {
 
 const whoLeadsMethod = "rpc.who-leads"
 
-// WhoLeads asks a node for the leaders of many groups at once. A group that
-// the node does not hold comes back without a leader.
+// absentGroup stands for the length of the leader of a group that is not held.
+const absentGroup = 0xFF
+
+// WhoLeads asks a node for the leaders of many groups at once. Groups that the
+// node does not hold are missing from the answer.
 func (n *Node) WhoLeads(ctx context.Context, to NodeID, groups []GroupID) ([]Leadership, error) {
 	req := make([]byte, 0, len(groups)*groupIDSize)
 	for _, g := range groups {
@@ -178,11 +181,16 @@ func (n *Node) WhoLeads(ctx context.Context, to NodeID, groups []GroupID) ([]Lea
 	}
 	out := make([]Leadership, 0, len(groups))
 	for _, g := range groups {
-		if len(b) < 9 || len(b) < 9+int(b[8]) {
+		if len(b) > 0 && b[0] == absentGroup {
+			b = b[1:]
+			continue
+		}
+		if len(b) < 9 || len(b) < 9+int(b[0]) {
 			return nil, fmt.Errorf("%w: answer to WhoLeads", ErrCorrupt)
 		}
-		out = append(out, Leadership{Group: g, Term: binary.BigEndian.Uint64(b), Leader: ServerID(b[9 : 9+int(b[8])])})
-		b = b[9+int(b[8]):]
+		end := 9 + int(b[0])
+		out = append(out, Leadership{Group: g, Term: binary.BigEndian.Uint64(b[1:]), Leader: ServerID(b[9:end])})
+		b = b[end:]
 	}
 	return out, nil
 }
@@ -192,25 +200,30 @@ func (n *Node) answerWhoLeads(_ context.Context, _ NodeID, req []byte) ([]byte, 
 	for len(req) >= groupIDSize {
 		id, _ := decodeGroupID(req[:groupIDSize])
 		req = req[groupIDSize:]
-		l := n.leaderOf(id)
-		out = binary.BigEndian.AppendUint64(out, l.Term)
+		g := n.group(id)
+		if g == nil {
+			out = append(out, absentGroup)
+			continue
+		}
+		l := g.leader()
 		out = append(out, byte(len(l.Leader)))
+		out = binary.BigEndian.AppendUint64(out, l.Term)
 		out = append(out, l.Leader...)
 	}
 	return out, nil
 }
 
-// leaderOf is what this node knows of a group's leader.
-func (n *Node) leaderOf(id GroupID) (l Leadership) {
-	l.Group = id
-	g := n.group(id)
-	switch {
-	case g == nil:
-	case g.opts.Leader != nil:
+// leader is what this node knows of the group's leader.
+func (g *group) leader() Leadership {
+	l := Leadership{Group: g.id}
+	if g.opts.Leader != nil {
 		l.Leader, l.Term = g.opts.Leader()
-	default:
+	} else {
 		o := g.observation()
 		l.Leader, l.Term = o.leader, o.term
+	}
+	if len(l.Leader) >= absentGroup {
+		l.Leader = "" // no id of ours is that long
 	}
 	return l
 }

@@ -79,7 +79,8 @@ func (n *Node) verdict(id NodeID, alive bool) {
 func (n *Node) reportChanged(about NodeID) { n.events.add(event{peer: about, report: true}) }
 
 // OnPeerChange calls fn, from one goroutine, whenever this node's verdict on a
-// peer changes. Changes that follow each other quickly may be told as one.
+// peer changes, in order. It may be called several times, before and after
+// Start, and adds a callback each time.
 func (n *Node) OnPeerChange(fn func(id NodeID, alive bool)) { n.events.onChange(fn) }
 
 // OnReport calls fn, from the same goroutine, whenever another node's report
@@ -92,8 +93,12 @@ type event struct {
 	report bool
 }
 
-// events passes changes to callbacks, coalesced: at most one verdict and one
-// report per node wait.
+// maxEvents bounds the changes that wait for a slow callback. Beyond it only
+// the newest of each peer is kept.
+const maxEvents = 1024
+
+// events passes changes to callbacks. Of reports, which say only that something
+// changed, at most one per node waits.
 type events struct {
 	mu      sync.Mutex
 	change  []func(NodeID, bool)
@@ -119,7 +124,7 @@ func (e *events) onReport(fn func(NodeID)) {
 func (e *events) add(ev event) {
 	e.mu.Lock()
 	found := false
-	for i := range e.pending {
+	for i := len(e.pending) - 1; i >= 0 && !found && (ev.report || len(e.pending) >= maxEvents); i-- {
 		if e.pending[i].peer == ev.peer && e.pending[i].report == ev.report {
 			e.pending[i] = ev
 			found = true
