@@ -34,6 +34,9 @@ type Scenario struct {
 	Runs       Runs        `yaml:"runs" doc:"Repeats and their order."`
 	Expect     []Expect    `yaml:"expect" doc:"Lines that decide the exit code: 10 a violation, 99 a missed line, 3 an invalid run."`
 	Report     ReportWants `yaml:"report" doc:"Files that the run leaves."`
+
+	cells []Cell
+	swept []Sweep
 }
 
 // A Target is the system under test and how much of it there is.

@@ -1,0 +1,131 @@
+package scenario
+
+import (
+	"fmt"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Expect is one line of the expect section: metric op value [in phase], or ratio(metric, a, b) op value.
+type Expect struct {
+	Raw    string
+	Metric string  // "visible.p99", "violations", ...
+	A, B   string  // of ratio(metric, a, b): two values of one swept key; else empty
+	Op     string  // < <= > >= == !=
+	Value  float64 // seconds for durations, bytes for sizes, else a plain number
+	Unit   Unit
+	Phase  string // "" = the whole measured part
+}
+
+// Unit is the dimension of a metric.
+type Unit string
+
+// Units of metrics.
+const (
+	UnitCount   Unit = "count"
+	UnitSeconds Unit = "seconds"
+	UnitRate    Unit = "per_second"
+	UnitShare   Unit = "share"
+	UnitBytes   Unit = "bytes"
+)
+
+// metrics are the words that an expectation may begin with.
+var metrics = func() map[string]Unit {
+	m := map[string]Unit{
+		"violations": UnitCount, "lost": UnitCount, "duplicates": UnitCount, "failed": UnitCount, "shed": UnitCount, "late": UnitCount,
+		"throughput": UnitRate, "achieved_ratio": UnitShare, "rss": UnitBytes, "broker_cpu_per_record": UnitSeconds,
+		"outage.max": UnitSeconds, "outage.median": UnitSeconds, "outage_prober.max": UnitSeconds, "outage_prober.median": UnitSeconds,
+	}
+	for _, latency := range []string{"ack", "visible"} {
+		for _, p := range []string{"p50", "p90", "p99", "p999", "max"} {
+			m[latency+"."+p] = UnitSeconds
+		}
+	}
+	return m
+}()
+
+// Metrics lists the words that an expectation may begin with, sorted.
+func Metrics() []string {
+	names := make([]string, 0, len(metrics))
+	for name := range metrics {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+var (
+	expectPattern = regexp.MustCompile(`^\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)(?:\s+in\s+(\S+))?\s*$`)
+	ratioPattern  = regexp.MustCompile(`^ratio\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*,\s*([^,\s]+)\s*\)$`)
+)
+
+func parseExpect(s string) (Expect, error) {
+	m := expectPattern.FindStringSubmatch(s)
+	if m == nil {
+		return Expect{}, fmt.Errorf("%q is not an expectation such as \"visible.p99 < 50ms in steady\"", s)
+	}
+	e := Expect{Raw: s, Metric: m[1], Op: m[2], Phase: m[4]}
+	if r := ratioPattern.FindStringSubmatch(m[1]); r != nil {
+		e.Metric, e.A, e.B = r[1], r[2], r[3]
+	}
+	unit, ok := metrics[e.Metric]
+	if !ok {
+		return e, fmt.Errorf("%q is not a metric%s", e.Metric, oneOf(e.Metric, Metrics()))
+	}
+	if e.Unit = unit; e.A != "" {
+		e.Unit = UnitShare
+	}
+	if e.Phase != "" && !contains(PhaseNames()[:4], e.Phase) {
+		return e, fmt.Errorf("%q is not a phase of the load%s", e.Phase, oneOf(e.Phase, PhaseNames()[:4]))
+	}
+	var err error
+	e.Value, err = parseMeasure(m[3], e.Unit)
+	return e, err
+}
+
+func parseMeasure(s string, u Unit) (float64, error) {
+	switch u {
+	case UnitSeconds:
+		d, err := parseDuration(s)
+		return d.Seconds(), err
+	case UnitBytes:
+		b, err := parseSize(s)
+		return float64(b), err
+	case UnitRate:
+		r, err := parseRate(s)
+		return float64(r), err
+	case UnitShare:
+		if p, ok := strings.CutSuffix(s, "%"); ok {
+			v, err := strconv.ParseFloat(p, 64)
+			return v / 100, err
+		}
+	}
+	v, err := parseNumber(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", s)
+	}
+	return v, nil
+}
+
+// Holds says whether a measured value (in the unit of the metric) meets the line.
+func (e Expect) Holds(v float64) bool {
+	switch e.Op {
+	case "<":
+		return v < e.Value
+	case "<=":
+		return v <= e.Value
+	case ">":
+		return v > e.Value
+	case ">=":
+		return v >= e.Value
+	case "==":
+		return v == e.Value
+	case "!=":
+		return v != e.Value
+	}
+	panic(fmt.Sprintf("scenario: operator %q", e.Op))
+}
+
+func (e Expect) String() string { return e.Raw }

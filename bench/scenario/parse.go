@@ -1,0 +1,137 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxCells bounds the matrix that a scenario may expand into.
+const maxCells = 1000
+
+// Parse reads a scenario file, the files it extends, and the -set overrides (key=value), and reports every problem at once as Problems.
+func Parse(path string, sets []string) (*Scenario, error) {
+	var problems Problems
+	root := readTree(path, &problems, 0)
+	if root == nil {
+		return nil, problems.sorted()
+	}
+	for _, set := range sets {
+		applySet(root, set, &problems)
+	}
+	d := newDecoder(&problems)
+	first := d.cell(root, 0, nil)
+	cells := []Cell{first}
+	if total := d.total(); total > maxCells {
+		problems.add(root.place, "", fmt.Sprintf("the sweeps make %d cells, more than %d", total, maxCells), "")
+	} else {
+		cells = d.cells(root, total)
+	}
+	if len(problems) > 0 {
+		return nil, problems.sorted()
+	}
+	s := cells[0].Scenario
+	s.cells = cells
+	for _, w := range d.sweeps {
+		s.swept = append(s.swept, Sweep{Key: w.path, Values: w.written()})
+	}
+	return &s, nil
+}
+
+// A Sweep is a key that was given as a list, and its values as written.
+type Sweep struct {
+	Key    string
+	Values []string
+}
+
+// Expand lists every combination of the sweeps, in file order, last sweep fastest. A scenario without sweeps has one cell.
+// The cells share no maps or slices that their users may change.
+func (s *Scenario) Expand() []Cell { return slices.Clone(s.cells) }
+
+// Sweeps lists the swept keys in the order of the vocabulary.
+func (s *Scenario) Sweeps() []Sweep { return slices.Clone(s.swept) }
+
+// Label is a short name of the cell: the values of its axes, or the scenario's name where nothing is swept.
+func (c Cell) Label() string {
+	if len(c.Axes) == 0 {
+		return c.Name
+	}
+	parts := make([]string, len(c.Axes))
+	for i, a := range c.Axes {
+		parts[i] = a.Value
+	}
+	return strings.Join(parts, " · ")
+}
+
+func (w *sweep) written() []string {
+	out := make([]string, len(w.list.items))
+	for i, item := range w.list.items {
+		out[i] = item.values
+	}
+	return out
+}
+
+func (d *decoder) total() int {
+	total := 1
+	for _, w := range d.sweeps {
+		if total *= max(1, len(w.list.items)); total > maxCells {
+			return total
+		}
+	}
+	return total
+}
+
+// cells decodes every combination.
+func (d *decoder) cells(root *node, total int) []Cell {
+	out := make([]Cell, 0, total)
+	for i := range total {
+		rest := i
+		for j := len(d.sweeps) - 1; j >= 0; j-- {
+			w := d.sweeps[j]
+			w.at = rest % max(1, len(w.list.items))
+			rest /= max(1, len(w.list.items))
+		}
+		out = append(out, d.cell(root, i, d.sweeps))
+	}
+	return out
+}
+
+// cell decodes the current combination and checks that it can be run.
+func (d *decoder) cell(root *node, index int, sweeps []*sweep) Cell {
+	s := d.scenario(root)
+	s.resolve()
+	for _, w := range d.sweeps {
+		d.given[w.path] = true
+	}
+	if !d.broken { // half-read values would only add noise
+		d.validate(&s)
+	}
+	c := Cell{Scenario: s, Index: index}
+	for _, w := range sweeps {
+		c.Axes = append(c.Axes, Axis{Key: w.path, Value: w.list.items[w.at].values})
+	}
+	return c
+}
+
+// resolve fills in the defaults that depend on other values.
+func (s *Scenario) resolve() {
+	if len(s.Topics) == 0 {
+		s.Topics = []Topic{{Name: "load", Partitions: 6}}
+	}
+	t := &s.Target
+	if t.ReplicationFactor == 0 && t.System != "external" {
+		t.ReplicationFactor = min(3, t.Nodes)
+	}
+	if t.MinInsyncReplicas == 0 && t.ReplicationFactor > 0 {
+		t.MinInsyncReplicas = t.ReplicationFactor/2 + 1
+	}
+	if s.Load.Partitioner == "" {
+		s.Load.Partitioner = "sticky"
+		if s.Load.Keys.Dist != "none" {
+			s.Load.Partitioner = "fnv1a"
+		}
+	}
+	if len(s.Report.Formats) == 0 {
+		s.Report.Formats = []string{"html", "json", "hlog", "md", "gobench", "junit"}
+	}
+}

@@ -1,0 +1,198 @@
+package scenario
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s differs; if that is right: go test ./bench/scenario -update\n%s", file, d)
+	}
+}
+
+func mustParse(t *testing.T, file string, sets ...string) *Scenario {
+	t.Helper()
+	s, err := Parse(filepath.Join("testdata", file), sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAllMistakesAreReportedAtOnceWithPlaceAndSuggestion(t *testing.T) {
+	for _, name := range []string{"broken", "impossible"} {
+		_, err := Parse("testdata/"+name+".yaml", nil)
+		var p Problems
+		if !errors.As(err, &p) {
+			t.Fatalf("%s: got %v", name, err)
+		}
+		golden(t, "testdata/"+name+".golden", []byte(err.Error()+"\n"))
+	}
+}
+
+func TestAFullScenarioIsReadWithItsSweeps(t *testing.T) {
+	s := mustParse(t, "full.yaml")
+	cells := s.Expand()
+	if len(cells) != 12 {
+		t.Fatalf("%d cells", len(cells))
+	}
+	want := []Sweep{{"target.settings.log.segment.bytes", []string{"16MiB", "64MiB"}}, {"guarantee", []string{"at_most_once", "at_least_once", "idempotent"}}, {"load.rate", []string{"10k/s", "50k/s"}}}
+	if d := cmp.Diff(want, s.Sweeps()); d != "" {
+		t.Error(d)
+	}
+	last := cells[11]
+	if last.Label() != "64MiB · idempotent · 50k/s" || last.Load.Rate != 50000 || last.Guarantee != Idempotent || last.Target.Settings["log.segment.bytes"] != "64MiB" || last.Index != 11 {
+		t.Errorf("last cell %s: %+v", last.Label(), last.Scenario)
+	}
+	if f := last.Faults[1]; f.Target != (FaultTarget{Role: "leader", Topic: "out", Partition: 1}) || last.Phases.Moment(f.At) != 45*time.Second {
+		t.Errorf("fault %+v", f)
+	}
+	if e := last.Expect[1]; e.Metric != "visible.p99" || e.Value != 0.05 || e.Unit != UnitSeconds || e.Phase != PhaseSteady || !e.Holds(0.04) || e.Holds(0.05) {
+		t.Errorf("expectation %+v", e)
+	}
+	if e := last.Expect[2]; e.A != "idempotent" || e.B != "at_least_once" || e.Unit != UnitShare {
+		t.Errorf("expectation %+v", e)
+	}
+}
+
+func TestTheResolvedScenarioIsReadBackToTheSameCells(t *testing.T) {
+	for _, name := range []string{"full.yaml", "least.yaml", "child.yaml"} {
+		s := mustParse(t, name)
+		file := filepath.Join(t.TempDir(), "resolved.yaml")
+		if err := os.WriteFile(file, s.YAML(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(file, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, s.YAML())
+		}
+		if d := cmp.Diff(s.Expand(), again.Expand(), cmpopts.IgnoreUnexported(Scenario{}), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestAClosedLoopIsReadBackToo(t *testing.T) {
+	s := mustParse(t, "least.yaml", "load.model=closed")
+	file := filepath.Join(t.TempDir(), "resolved.yaml")
+	os.WriteFile(file, s.YAML(), 0o644)
+	if _, err := Parse(file, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDefaultsFollowFromOtherValues(t *testing.T) {
+	s := mustParse(t, "least.yaml", "target.nodes=1")
+	if s.Target.ReplicationFactor != 1 || s.Target.MinInsyncReplicas != 1 || s.Load.Partitioner != "sticky" || s.Topics[0].Name != "load" {
+		t.Errorf("%+v", s)
+	}
+	if s := mustParse(t, "child.yaml"); s.Load.Partitioner != "fnv1a" {
+		t.Errorf("partitioner %q with keys", s.Load.Partitioner)
+	}
+}
+
+func TestAFileIsPutOverTheOneItExtends(t *testing.T) {
+	s := mustParse(t, "child.yaml")
+	if s.Name != "child" || s.Phases.Warmup != time.Second || s.Phases.Steady != 9*time.Second || s.Target.Durability != "T2" || s.Guarantee != Idempotent {
+		t.Errorf("%+v", s)
+	}
+	circle := filepath.Join(t.TempDir(), "circle.yaml")
+	os.WriteFile(circle, []byte("extends: circle.yaml\nname: x\n"), 0o644)
+	if _, err := Parse(circle, nil); err == nil || !strings.Contains(err.Error(), "circle") {
+		t.Errorf("a circle: %v", err)
+	}
+}
+
+func TestOverridesReachEveryKey(t *testing.T) {
+	s := mustParse(t, "full.yaml", "load.rate=[1k/s, 2k/s, 3k/s]", "topics[1].partitions=12", "target.settings.log.segment.bytes=1MiB",
+		"topics.0.config.retention.ms=1000", "runs.repeats=3", "faults=[]", "phases.impact=1s", "phases.recovery=0s", "expect=[]", "producers.overrides.request_timeout=1s")
+	if s.Runs.Repeats != 3 || s.Topics[1].Partitions != 12 || len(s.Faults) != 0 || len(s.Expand()) != 9 ||
+		s.Topics[0].Config["retention.ms"] != "1000" || s.Target.Settings["log.segment.bytes"] != "1MiB" || s.Producers.Overrides["request_timeout"] != "1s" {
+		t.Errorf("%+v", s)
+	}
+	for _, bad := range []string{"load.rat=1k/s", "nonsense", "topics.7.partitions=1", "load.rate=fast", "name.first=x"} {
+		_, err := Parse("testdata/full.yaml", []string{bad})
+		if err == nil || !strings.Contains(err.Error(), "-set") {
+			t.Errorf("-set %s: %v", bad, err)
+		}
+	}
+}
+
+func TestAFileThatIsNoScenarioIsRefusedInOneSentence(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "", "list": "- a\n", "syntax": "name: [a\nversion: 1\n", "twice": "version: 1\nname: a\nname: b\n"} {
+		file := filepath.Join(dir, name+".yaml")
+		os.WriteFile(file, []byte(text), 0o644)
+		if _, err := Parse(file, nil); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Parse(filepath.Join(dir, "absent.yaml"), nil); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("absent: %v", err)
+	}
+}
+
+func TestAPlanTellsWhatARunTakes(t *testing.T) {
+	p := mustParse(t, "full.yaml").Plan()
+	if p.Cells != 12 || !p.Shrunk || p.Repeats != 3 || p.Trials != 36 || p.Messages == 0 || p.BrokerBytes == 0 || p.Total > time.Hour {
+		t.Errorf("%+v", p)
+	}
+	if p := mustParse(t, "least.yaml").Plan(); p.Shrunk || p.Repeats != 6 || p.Trials != 6 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestPhasesAreHalfOpen(t *testing.T) {
+	p := Phases{Warmup: 1, Steady: 2, Impact: 0, Recovery: 4, Drain: 8}
+	for at, want := range map[time.Duration]string{0: PhaseWarmup, 1: PhaseSteady, 2: PhaseSteady, 3: PhaseRecovery, 6: PhaseRecovery, 7: PhaseDrain, 99: PhaseDrain} {
+		if got := p.Of(at); got != want {
+			t.Errorf("%d is in %s, not %s", at, got, want)
+		}
+	}
+	if p.Sending() != 7 || p.End(PhaseDrain) != 15 || p.Start(PhaseImpact) != 3 {
+		t.Error(p.Sending(), p.End(PhaseDrain), p.Start(PhaseImpact))
+	}
+}
+
+func TestUnitsAreRequired(t *testing.T) {
+	if _, err := parseSize("100"); err == nil || !strings.Contains(err.Error(), "no unit") {
+		t.Error(err)
+	}
+	if _, err := parseRate("100"); err == nil || !strings.Contains(err.Error(), "no unit") {
+		t.Error(err)
+	}
+	if _, err := parseDuration("100"); err == nil || !strings.Contains(err.Error(), "no unit") {
+		t.Error(err)
+	}
+	if s, err := parseSize("1.5KiB"); err != nil || s != 1536 {
+		t.Error(s, err)
+	}
+	if m := (SizeDist{Fixed: 1024}).Mean(); m != 1024 {
+		t.Error(m)
+	}
+	if m := (SizeDist{Median: 512, P99: 16384}).Mean(); m < 1400 || m > 1600 {
+		t.Error(m)
+	}
+}

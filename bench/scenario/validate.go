@@ -1,0 +1,252 @@
+package scenario
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// HeaderBytes is what the harness needs of each value for its own header.
+const HeaderBytes = 48
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
+	topicPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+)
+
+// RuleIDs are the rules that a history is judged by.
+func RuleIDs() []string {
+	return []string{"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A9", "A11"}
+}
+
+// validate finds combinations that cannot be run, each at the value that one would change.
+func (d *decoder) validate(s *Scenario) {
+	if !namePattern.MatchString(s.Name) {
+		d.bad("name", "%q is not made of letters, digits, dots and dashes", s.Name)
+	}
+	d.target(s)
+	d.topics(s)
+	d.producers(s)
+	d.load(s)
+	d.phases(s)
+	d.faults(s)
+	d.checks(s)
+	d.expectations(s)
+}
+
+// bad reports a combination at path, or at the nearest place above it that the file names.
+func (d *decoder) bad(path, format string, args ...any) {
+	at := path
+	for !d.given[at] && at != "" {
+		at = at[:max(0, strings.LastIndex(at, "."))]
+	}
+	where, ok := d.places[at]
+	if !ok {
+		where = d.places["name"]
+	}
+	d.problems.add(where, path, fmt.Sprintf(format, args...), "")
+}
+
+func (d *decoder) target(s *Scenario) {
+	t := s.Target
+	if t.System == "external" {
+		if len(t.External.Bootstrap) == 0 {
+			d.bad("target.external.bootstrap", "is missing: system external needs the address of at least one broker")
+		}
+		for i, b := range t.External.Bootstrap {
+			if _, port, ok := strings.Cut(b, ":"); !ok || port == "" {
+				d.bad(fmt.Sprintf("target.external.bootstrap.%d", i), "%q is not host:port", b)
+			}
+		}
+		if len(t.Settings) > 0 {
+			d.bad("target.settings", "the harness does not start an external system, so it cannot set its keys")
+		}
+		return
+	}
+	if d.given["target.external"] {
+		d.bad("target.external", "belongs to system: external, and the system is %s", t.System)
+	}
+	if t.ReplicationFactor > t.Nodes {
+		d.bad("target.replication_factor", "%d copies cannot live on %d nodes", t.ReplicationFactor, t.Nodes)
+	}
+	if t.MinInsyncReplicas > t.ReplicationFactor {
+		d.bad("target.min_insync_replicas", "%d copies are required of %d", t.MinInsyncReplicas, t.ReplicationFactor)
+	}
+}
+
+func (d *decoder) topics(s *Scenario) {
+	seen := map[string]bool{}
+	for i, t := range s.Topics {
+		path := fmt.Sprintf("topics.%d.name", i)
+		if !topicPattern.MatchString(t.Name) || t.Name == "." || t.Name == ".." {
+			d.bad(path, "%q is not a topic name", t.Name)
+		}
+		if seen[t.Name] {
+			d.bad(path, "topic %q is listed twice", t.Name)
+		}
+		seen[t.Name] = true
+	}
+}
+
+func (d *decoder) producers(s *Scenario) {
+	p := s.Producers
+	for key, value := range p.Overrides {
+		path := "producers.overrides." + key
+		var err error
+		switch key {
+		case "acks":
+			if value != "0" && value != "1" && value != "all" {
+				err = fmt.Errorf("%q is not 0, 1 or all", value)
+			}
+		case "retries", "max_in_flight":
+			_, err = strconv.ParseUint(value, 10, 31)
+		case "delivery_timeout", "request_timeout":
+			_, err = parseDuration(value)
+		default:
+			err = fmt.Errorf("is not a client setting that can be overridden%s", oneOf(key, OverrideKeys()))
+		}
+		if err != nil {
+			d.bad(path, "%v", err)
+		}
+	}
+	if s.Guarantee == Idempotent {
+		if acks, ok := p.Overrides["acks"]; ok && acks != "all" {
+			d.bad("producers.overrides.acks", "an idempotent producer needs acks: all")
+		}
+		if n, ok := p.Overrides["max_in_flight"]; ok && n != "5" {
+			d.bad("producers.overrides.max_in_flight", "the client fixes five requests in flight for an idempotent producer")
+		}
+	}
+	if p.BatchBytes < 1<<10 || p.BatchBytes > 64<<20 {
+		d.bad("producers.batch_bytes", "%v is not between 1KiB and 64MiB", p.BatchBytes)
+	}
+}
+
+func (d *decoder) load(s *Scenario) {
+	l := s.Load
+	if l.Model == "closed" {
+		for _, key := range []string{"rate", "arrival"} {
+			if d.given["load."+key] {
+				d.bad("load."+key, "a closed loop sends when it gets answers: it has no %s", key)
+			}
+		}
+	}
+	if l.Keys.Dist == "none" && (l.Partitioner == "fnv1a" || l.Partitioner == "murmur2") {
+		d.bad("load.partitioner", "%s needs keys, and load.keys.dist is none", l.Partitioner)
+	}
+	if l.Keys.Space < 1 {
+		d.bad("load.keys.space", "must hold at least one key")
+	}
+	switch size := l.Value.Size; {
+	case size.Fixed == 0 && size.Median < HeaderBytes, size.Fixed > 0 && size.Fixed < HeaderBytes, size.Fixed == 0 && size.Median == 0:
+		d.bad("load.value.size", "%v is less than the %d bytes of the message header", size, HeaderBytes)
+	case size.Fixed > s.Producers.BatchBytes-1024, size.P99 > s.Producers.BatchBytes-1024:
+		d.bad("load.value.size", "%v does not fit a batch of %v", size, s.Producers.BatchBytes)
+	}
+	if float64(l.Rate) > 10e6 {
+		d.bad("load.rate", "%v is more than this harness can offer", l.Rate)
+	}
+}
+
+func (d *decoder) phases(s *Scenario) {
+	if s.Phases.Steady <= 0 {
+		d.bad("phases.steady", "there is nothing to measure without a steady phase")
+	}
+	if s.Phases.Drain < time.Second {
+		d.bad("phases.drain", "the last outcomes and the final read need at least 1s")
+	}
+	if !s.Runs.FreshCluster {
+		d.bad("runs.fresh_cluster", "false: %v", errLater)
+	}
+}
+
+func (d *decoder) faults(s *Scenario) {
+	for i, f := range s.Faults {
+		at := fmt.Sprintf("faults.%d", i)
+		if s.Target.System == "external" {
+			d.bad(at, "the harness did not start this system, so it cannot break it")
+			continue
+		}
+		if f.Kind == "partition" && f.Shape == "" {
+			d.bad(at+".shape", "is missing: a network partition needs one: isolate")
+		}
+		if f.Kind != "partition" && f.Shape != "" {
+			d.bad(at+".shape", "belongs to kind: partition, and the kind is %s", f.Kind)
+		}
+		d.moment(s, f, at)
+		d.strikes(s, f, at)
+	}
+}
+
+func (d *decoder) moment(s *Scenario, f Fault, at string) {
+	begin, end := s.Phases.Moment(f.At), s.Phases.Sending()
+	switch {
+	case s.Phases.length(f.At.Phase) == 0:
+		d.bad(at+".at", "the phase %s has no length", f.At.Phase)
+	case begin >= end:
+		d.bad(at+".at", "%v is after the end of the load at %v", f.At, end)
+	case begin+f.For > end:
+		d.bad(at+".for", "the fault would be undone at %v, after the end of the load at %v: lengthen phases.recovery", begin+f.For, end)
+	}
+}
+
+func (d *decoder) strikes(s *Scenario, f Fault, at string) {
+	switch f.Target.Role {
+	case "node":
+		if f.Target.Node > s.Target.Nodes {
+			d.bad(at+".target", "there are only %d nodes", s.Target.Nodes)
+		}
+	case "leader", "follower":
+		var names []string
+		for _, t := range s.Topics {
+			names = append(names, t.Name)
+			if t.Name == f.Target.Topic {
+				if int(f.Target.Partition) >= t.Partitions {
+					d.bad(at+".target", "topic %s has only %d partitions, counted from 0", t.Name, t.Partitions)
+				}
+				return
+			}
+		}
+		d.bad(at+".target", "there is no topic %q%s", f.Target.Topic, oneOf(f.Target.Topic, names))
+	}
+}
+
+func (d *decoder) checks(s *Scenario) {
+	for key, rules := range map[string][]string{"checks.rules": s.Checks.Rules, "checks.tolerate": s.Checks.Tolerate} {
+		for i, id := range rules {
+			if hint := oneOf(id, RuleIDs()); hint != "" {
+				d.bad(fmt.Sprintf("%s.%d", key, i), "%q is not a rule%s", id, hint)
+			}
+		}
+	}
+}
+
+func (d *decoder) expectations(s *Scenario) {
+	for i, e := range s.Expect {
+		at := fmt.Sprintf("expect.%d", i)
+		if e.Phase != "" && s.Phases.length(e.Phase) == 0 {
+			d.bad(at, "the phase %s has no length", e.Phase)
+		}
+		if e.A == "" {
+			continue
+		}
+		if e.A == e.B {
+			d.bad(at, "compares %s with itself", e.A)
+		}
+		if !d.sweepHolds(e.A, e.B) {
+			d.bad(at, "%s and %s are not both values of one swept key", e.A, e.B)
+		}
+	}
+}
+
+func (d *decoder) sweepHolds(a, b string) bool {
+	for _, w := range d.sweeps {
+		values := w.written()
+		if contains(values, a) && contains(values, b) {
+			return true
+		}
+	}
+	return false
+}
