@@ -1,0 +1,63 @@
+# GopherLog: build, test, measure. `make help` lists the targets.
+GO      ?= go
+BIN     := bin
+PROFILE ?= quick
+OUT     ?= results/$(shell date +%Y%m%d-%H%M%S)-bench
+BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenarios/price-at-saturation.yaml
+FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover
+
+.PHONY: help build test lint fuzz microbench cover demo bench bench-smoke bench-full bench-faults sabotage check-format clients clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the commands into bin/
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/ ./cmd/server ./cmd/mqclient ./cmd/mqvalidate ./cmd/mqbench
+
+test: ## every test under the race detector, loopback only
+	$(GO) test -race -timeout 15m ./...
+
+lint: ## gofmt, vet, staticcheck, govulncheck, the house test, the macOS cross-build
+	@bash scripts/lint.sh
+
+fuzz: ## ten seconds of each fuzz target (FUZZTIME=30s for longer)
+	@for t in $(FUZZ); do \
+		echo "fuzz $${t%%:*} $${t##*:}"; \
+		$(GO) test $${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $${FUZZTIME:-10s} || exit 1; \
+	done
+
+microbench: ## hot paths beside bare loops, as ratios within one run
+	@bash scripts/microbench.sh
+
+cover: ## coverage profile in coverage/coverage.out
+	@mkdir -p coverage
+	$(GO) test -coverprofile=coverage/coverage.out ./...
+	$(GO) tool cover -func=coverage/coverage.out | tail -n 1
+
+demo: build ## one life cycle: topic, produce, consume, validate
+	@scripts/demo.sh
+
+bench: build ## three guarantees, a killed and an isolated leader, three loads, saturation: under ten minutes
+	$(BIN)/mqbench run $(BENCH) -profile $(PROFILE) $(BENCHFLAGS) -out $(OUT) -title "What does each delivery guarantee cost, and does it hold?"
+
+bench-smoke: build ## one scenario, one killed leader, under 90 seconds
+	$(BIN)/mqbench run scenarios/smoke.yaml
+
+bench-full: build ## ten blocks of a minute each: hours
+	$(MAKE) bench PROFILE=full BENCHFLAGS="-set phases.steady=60s -set runs.max_time=6h"
+
+bench-faults: build ## twenty kills, five freezes, five isolations under load
+	$(BIN)/mqbench run scenarios/long/twenty-kills.yaml scenarios/long/stops-and-isolations.yaml
+
+sabotage: build ## planted faults must be caught: ten seeds each, and their clean twins
+	@scripts/sabotage.sh $${SEEDS:-10}
+
+check-format: ## Kafka's own dump-log reads what we wrote
+	@bash scripts/check-format.sh
+
+clients: build ## foreign Kafka clients against three nodes
+	@bash scripts/clients.sh
+
+clean: ## remove what the other targets made
+	rm -rf $(BIN) coverage
