@@ -15,17 +15,18 @@ type chunks struct {
 type chunk struct {
 	entries []Entry
 	next    uint64
+	cuts    uint64 // Log.cuts when they were read
 	charged int64
 	budget  *Budget
 }
 
-// get returns a kept entry.
-func (c *chunks) get(index uint64) (Entry, bool) {
+// get returns a kept entry that was read since the last cut.
+func (c *chunks) get(index, cuts uint64) (Entry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.slot {
 		s := &c.slot[i]
-		if n := len(s.entries); n > 0 && index >= s.entries[0].Index && index <= s.entries[n-1].Index {
+		if n := len(s.entries); n > 0 && s.cuts == cuts && index >= s.entries[0].Index && index <= s.entries[n-1].Index {
 			return s.entries[index-s.entries[0].Index], true
 		}
 	}
@@ -50,7 +51,7 @@ func (c *chunks) sequential(index uint64) bool {
 }
 
 // keep stores what a sequential reader will ask for.
-func (c *chunks) keep(entries []Entry, budget *Budget) {
+func (c *chunks) keep(entries []Entry, cuts uint64, budget *Budget) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.slot {
@@ -64,7 +65,7 @@ func (c *chunks) keep(entries []Entry, budget *Budget) {
 			n += charge(&entries[k])
 		}
 		if budget.charge(n) {
-			s.entries, s.charged, s.budget = entries, n, budget
+			s.entries, s.cuts, s.charged, s.budget = entries, cuts, n, budget
 			s.next = entries[len(entries)-1].Index + 1
 		}
 		return

@@ -57,7 +57,7 @@ func (l *Log) Entry(index uint64) (Entry, error) {
 	if e, ok := l.cached(index); ok {
 		return e, nil
 	}
-	if e, ok := l.chunks.get(index); ok {
+	if e, ok := l.chunks.get(index, l.cuts.Load()); ok {
 		return e, nil
 	}
 	if l.chunks.sequential(index) {
@@ -272,9 +272,7 @@ func (l *Log) readAhead(index uint64) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if l.cuts.Load() == cuts {
-		l.chunks.keep(entries, l.cfg.CacheBudget)
-	}
+	l.chunks.keep(entries, cuts, l.cfg.CacheBudget)
 	return entries[0], nil
 }
 

@@ -387,7 +387,25 @@ func (r *recovery) finish() error {
 	if err := r.lowerPoint(); err != nil {
 		return err
 	}
-	return r.syncDir()
+	return r.settleAll()
+}
+
+// settleAll makes what recovery changed durable. Names and bytes from before may be in the page cache only:
+// the next sync covers them too, and with SyncEach none may be pending behind a later append.
+func (r *recovery) settleAll() error {
+	if r.cfg.SyncEach {
+		r.names.wrote()
+		for _, s := range r.segs {
+			if err := r.syncSegment(s); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.syncDir(); err != nil {
+		return err
+	}
+	r.names.wrote()
+	return nil
 }
 
 // dropEmpty removes a newest segment without entries, unless a roll flag began it: the append that created

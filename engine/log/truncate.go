@@ -155,7 +155,7 @@ func (l *Log) cutFiles(s *segment) error {
 
 // lowerPoint keeps the recovery point within the log. keeper and turn are held.
 func (l *Log) lowerPoint() error {
-	if l.point.index <= l.lastIdx {
+	if l.point.index <= l.lastIdx && l.point.segment <= l.active().base {
 		return nil
 	}
 	p := point{logStart: l.start, index: l.lastIdx, term: l.lastTerm, nextOffset: l.end,
@@ -172,7 +172,7 @@ func (l *Log) TrimTo(offset int64, limitIndex uint64) (newStart int64, err error
 	for _, path := range gone {
 		err = errors.Join(err, removeIfThere(l.cfg.FS, path))
 	}
-	return newStart, err
+	return min(newStart, l.EndOffset()), err
 }
 
 // trim does all of TrimTo but the unlinking of the large files. Appends wait only while it publishes.
@@ -209,10 +209,15 @@ func (l *Log) trim(offset int64, limitIndex uint64) (gone []string, newStart int
 		gone = append(gone, path)
 		s.unpin()
 	}
-	if len(old) > 0 {
-		err = l.cfg.Sidecar.DeleteBelow(first)
+	if len(old) == 0 {
+		return nil, newStart, nil
 	}
-	return gone, newStart, err
+	// A segment that comes back after a power cut would need its side entries.
+	l.names.wrote()
+	if err := l.syncDir(); err != nil {
+		return gone, newStart, err
+	}
+	return gone, newStart, l.cfg.Sidecar.DeleteBelow(first)
 }
 
 // planTrim says which segments go and what the recovery point is then. keeper is held.
