@@ -82,6 +82,7 @@ func (g *Group) attachNode() rpc.GroupTransport {
 		Suspect:       g.mute,
 		MayCampaign:   g.mayCampaign,
 		LeaderEnd:     g.onLeaderEnd,
+		Accepted:      g.onAccepted,
 		Matched:       g.onMatched,
 		Verify:        leaveToLog,
 		Leader:        g.leader,
