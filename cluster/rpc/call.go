@@ -72,9 +72,9 @@ func (c *call) finish(err error) {
 }
 
 // AppendEntries sends one request and waits for its answer. While the peer is
-// down or does not hold the group yet it waits for either to change, up to a
-// limit, because an error would send the library into a back-off that grows to
-// ten seconds.
+// down or does not hold the group it waits for that to change, because an
+// error would send the library into a back-off that grows to ten seconds. It
+// gives up when a newer term shows or the group is aborted.
 func (g *group) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	to := ServerID(target)
 	p := g.node.peer(to.Node())
@@ -84,11 +84,9 @@ func (g *group) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *
 	if isHeartbeat(args) {
 		return g.heartbeat(p, to, args, resp)
 	}
-	timer := time.NewTimer(g.node.cfg.AppendTimeout)
-	defer timer.Stop()
 	shaped := false
-	for {
-		cr, err := g.await(p, timer.C)
+	for pause := absentPause; ; pause = min(2*pause, absentPauseMax) {
+		cr, err := g.await(p, args.Term)
 		if err != nil {
 			return err
 		}
@@ -101,28 +99,30 @@ func (g *group) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *
 		}
 		c := &call{group: g, peer: to, args: args, resp: resp, start: time.Now(), wake: make(chan struct{}, 1)}
 		c.done.Add(1)
-		if err := cr.post(c); err != nil {
-			continue // the link broke; wait for the next
+		if err := cr.post(c); err == nil {
+			if err := g.waitCall(cr, c); err != nil {
+				return err
+			}
+			if !retryable(c.err) {
+				return c.err
+			}
 		}
-		if err := g.waitCall(cr, c, timer.C); err != nil {
+		if err := g.pause(pause, args.Term); err != nil {
 			return err
-		}
-		if !retryable(c.err) {
-			return c.err
-		}
-		if err := g.pause(absentPause, timer.C); err != nil {
-			return c.err
 		}
 	}
 }
 
-// absentPause is the time between two tries of a request that the peer could
-// not place.
-const absentPause = 100 * time.Millisecond
+// absentPause is the first time between two tries of a request that the peer
+// could not place.
+const (
+	absentPause    = 20 * time.Millisecond
+	absentPauseMax = 320 * time.Millisecond
+)
 
 func retryable(err error) bool {
 	switch c, _ := toCodeOrZero(err); c {
-	case codeUnknownGroup, codeClosed, codeBusy:
+	case codeUnknownGroup, codeClosed, codeBusy, codeDown:
 		return true
 	}
 	return false
@@ -135,33 +135,39 @@ func toCodeOrZero(err error) (code, string) {
 	return toCode(err)
 }
 
-// await returns the carrier for this group to p, waiting while p is down.
-func (g *group) await(p *peer, timeout <-chan time.Time) (carrier, error) {
+// await returns the carrier for this group to p, waiting while p is down and
+// no term above term has shown.
+func (g *group) await(p *peer, term uint64) (carrier, error) {
 	for {
 		cr, up := p.carrier(g.opts.Bulk)
 		if cr != nil {
 			return cr, nil
 		}
+		newer, err := g.outdated(term)
+		if err != nil {
+			return nil, err
+		}
 		select {
 		case <-up:
+		case <-newer:
 		case <-g.aborted:
 			return nil, ErrAborted
 		case <-g.node.closing:
 			return nil, ErrClosed
-		case <-timeout:
-			return nil, ErrDown
 		}
 	}
 }
 
 // waitCall waits until c is complete; an error means that it was given up.
-func (g *group) waitCall(cr carrier, c *call, timeout <-chan time.Time) error {
+func (g *group) waitCall(cr carrier, c *call) error {
+	timer := time.NewTimer(g.node.cfg.AppendTimeout)
+	defer timer.Stop()
 	var err error
 	select {
 	case <-c.wake:
 		return nil
-	case <-timeout:
-		err = ErrDown
+	case <-timer.C:
+		err = ErrTimeout
 	case <-g.aborted:
 		err = ErrAborted
 	}
@@ -172,18 +178,22 @@ func (g *group) waitCall(cr carrier, c *call, timeout <-chan time.Time) error {
 	return err
 }
 
-func (g *group) pause(d time.Duration, timeout <-chan time.Time) error {
+func (g *group) pause(d time.Duration, term uint64) error {
+	newer, err := g.outdated(term)
+	if err != nil {
+		return err
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
+	case <-newer:
+		return nil // whoever tries again finds out
 	case <-g.aborted:
 		return ErrAborted
 	case <-g.node.closing:
 		return ErrClosed
-	case <-timeout:
-		return ErrDown
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 	codeWrongNode
 	codeStaleTerm
 	codeMayNotCampaign
+	codeDown
 )
 
 var errWrongNode = errors.New("rpc: another node answers at this address")
@@ -41,6 +42,7 @@ var codeErrors = map[code]error{
 	codeWrongNode:      errWrongNode,
 	codeStaleTerm:      ErrStaleTerm,
 	codeMayNotCampaign: ErrMayNotCampaign,
+	codeDown:           ErrDown,
 }
 
 // toCode returns how err travels; text is the part that the code does not say.

@@ -32,18 +32,19 @@ type Config struct {
 	// Logger is quiet when nil.
 	Logger *slog.Logger
 
-	PingInterval  time.Duration // default 100 ms
-	DeadAfter     time.Duration // floor of the silence after which a peer counts as dead; default 300 ms
-	HangUpAfter   time.Duration // silence after which connections are closed and dialled anew; default 1 s
-	RedialEvery   time.Duration // longest pause between two dials; default 200 ms
-	DialTimeout   time.Duration // one dial and its handshake; default 1 s
-	BeatEvery     time.Duration // window in which heartbeats to one peer are merged; default 50 ms
-	CallTimeout   time.Duration // a typed call whose context has no deadline; default 10 s
-	AppendTimeout time.Duration // an AppendEntries outside of a pipeline, parking included; default 10 s
-	VoteTimeout   time.Duration // a vote or pre-vote, parking included; default 2 s
-	ReceiveBudget int64         // bytes of received entries that wait for their groups, node-wide; default 256 MiB
-	MaxEntryBytes int           // one entry on the wire; default 64 MiB + 64 KiB
-	Poison        bool          // tests: overwrite buffers when they go back to the pool
+	PingInterval   time.Duration // default 100 ms
+	DeadAfter      time.Duration // floor of the silence after which a peer counts as dead; default 300 ms
+	HangUpAfter    time.Duration // silence after which connections are closed and dialled anew; default 1 s
+	RedialEvery    time.Duration // longest pause between two dials; default 200 ms
+	ConnectTimeout time.Duration // one dial; default 400 ms
+	DialTimeout    time.Duration // one dial and its handshake; default 1 s
+	BeatEvery      time.Duration // window in which heartbeats to one peer are merged; default 50 ms
+	CallTimeout    time.Duration // a typed call whose context has no deadline; default 10 s
+	AppendTimeout  time.Duration // an AppendEntries outside of a pipeline, once sent; default 10 s
+	VoteTimeout    time.Duration // a vote, parking included, and a heartbeat, once sent; default 2 s
+	ReceiveBudget  int64         // bytes of received entries that wait for their groups, node-wide; default 256 MiB
+	MaxEntryBytes  int           // one entry on the wire; default 64 MiB + 64 KiB
+	Poison         bool          // tests: overwrite buffers when they go back to the pool
 }
 
 func (c Config) withDefaults() Config {
@@ -56,6 +57,7 @@ func (c Config) withDefaults() Config {
 	def(&c.DeadAfter, 300*time.Millisecond)
 	def(&c.HangUpAfter, time.Second)
 	def(&c.RedialEvery, 200*time.Millisecond)
+	def(&c.ConnectTimeout, 400*time.Millisecond)
 	def(&c.DialTimeout, time.Second)
 	def(&c.BeatEvery, 50*time.Millisecond)
 	def(&c.CallTimeout, 10*time.Second)
@@ -173,6 +175,7 @@ type GroupTransport interface {
 var (
 	ErrClosed         = errors.New("rpc: closed")
 	ErrDown           = errors.New("rpc: peer is down")
+	ErrTimeout        = errors.New("rpc: peer does not answer")
 	ErrUnknownPeer    = errors.New("rpc: unknown peer")
 	ErrUnknownGroup   = errors.New("rpc: peer does not hold this group")
 	ErrStaleServer    = errors.New("rpc: peer holds another incarnation of this replica")

@@ -45,6 +45,7 @@ type group struct {
 	waiting  []answerer // in the order in which the group will answer
 	space    chan struct{}
 	observed observation
+	newTerm  chan struct{} // closed and replaced when a higher term shows
 	progress map[ServerID]*progress
 	lastFrom internedID
 }
@@ -83,6 +84,7 @@ func newGroup(n *Node, id GroupID, self ServerID, log GroupLog, opts GroupOption
 		aborted:   make(chan struct{}),
 		detached:  make(chan struct{}),
 		progress:  make(map[ServerID]*progress),
+		newTerm:   make(chan struct{}),
 	}
 }
 
@@ -257,7 +259,7 @@ func (g *group) observe(term uint64, leader ServerID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if term >= g.observed.term {
-		g.observed = observation{term: term, leader: leader}
+		g.setObservedLocked(observation{term: term, leader: leader})
 	}
 }
 
@@ -266,8 +268,27 @@ func (g *group) raise(term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if term > g.observed.term {
-		g.observed = observation{term: term}
+		g.setObservedLocked(observation{term: term})
 	}
+}
+
+func (g *group) setObservedLocked(o observation) {
+	if o.term > g.observed.term {
+		close(g.newTerm)
+		g.newTerm = make(chan struct{})
+	}
+	g.observed = o
+}
+
+// outdated returns ErrStaleTerm if a term above term has shown, and a channel
+// that is closed when one may have.
+func (g *group) outdated(term uint64) (<-chan struct{}, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.observed.term > term || g.leaderTerm.Load() > term {
+		return nil, ErrStaleTerm
+	}
+	return g.newTerm, nil
 }
 
 func (g *group) observation() observation {

@@ -16,35 +16,59 @@ type beat struct {
 	group *group
 	to    ServerID
 	term  uint64
+	sent  chan struct{}              // closed when it left
 	done  chan *rpcpb.HeartbeatReply // room for one
 }
 
 // heartbeat merges this heartbeat with those of other groups to the same peer
-// and waits for its answer. While the peer is down it parks.
+// and waits for its answer; while the peer is down it parks.
 func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := g.mayLead(args.Term); err != nil {
 		return err
 	}
-	b := &beat{group: g, to: to, term: args.Term, done: make(chan *rpcpb.HeartbeatReply, 1)}
+	b := &beat{group: g, to: to, term: args.Term, sent: make(chan struct{}), done: make(chan *rpcpb.HeartbeatReply, 1)}
 	if err := p.addBeat(b); err != nil {
 		return err
 	}
-	timer := time.NewTimer(g.node.cfg.AppendTimeout)
-	defer timer.Stop()
-	select {
-	case r := <-b.done:
-		if r.GetCode() != 0 {
-			return fromCode(code(r.GetCode()), "")
+	r, err := b.wait()
+	switch {
+	case err != nil:
+		return err
+	case r.GetCode() != 0:
+		return fromCode(code(r.GetCode()), "")
+	}
+	g.beatAnswered(to, args.Term, r.GetFresh())
+	*resp = raft.AppendEntriesResponse{Term: r.GetTerm(), Success: r.GetSuccess()}
+	return nil
+}
+
+// wait returns the answer. Until the beat has left there is no limit but a
+// newer term: the peer may be down for long.
+func (b *beat) wait() (*rpcpb.HeartbeatReply, error) {
+	g := b.group
+	sent := b.sent
+	var timeout <-chan time.Time
+	for {
+		newer, err := g.outdated(b.term)
+		if err != nil {
+			return nil, err
 		}
-		g.beatAnswered(to, args.Term, r.GetFresh())
-		*resp = raft.AppendEntriesResponse{Term: r.GetTerm(), Success: r.GetSuccess()}
-		return nil
-	case <-g.aborted:
-		return ErrAborted
-	case <-g.node.closing:
-		return ErrClosed
-	case <-timer.C:
-		return ErrDown
+		select {
+		case r := <-b.done:
+			return r, nil
+		case <-sent:
+			sent = nil
+			timer := time.NewTimer(g.node.cfg.VoteTimeout)
+			defer timer.Stop()
+			timeout = timer.C
+		case <-newer:
+		case <-timeout:
+			return nil, ErrTimeout
+		case <-g.aborted:
+			return nil, ErrAborted
+		case <-g.node.closing:
+			return nil, ErrClosed
+		}
 	}
 }
 
@@ -78,10 +102,12 @@ func (p *peer) sendBeats() {
 
 	m := &rpcpb.Heartbeats{Beats: make([]*rpcpb.Heartbeat, 0, len(list))}
 	for _, b := range list {
-		if b.group.mayLead(b.term) != nil {
-			b.done <- &rpcpb.HeartbeatReply{Code: uint32(codeStalled)}
+		if err := b.group.mayLead(b.term); err != nil {
+			c, _ := toCode(err)
+			b.done <- &rpcpb.HeartbeatReply{Code: uint32(c)}
 			continue
 		}
+		close(b.sent)
 		id := p.node.nextID()
 		link.expect(id, beatReply{b})
 		m.Beats = append(m.Beats, &rpcpb.Heartbeat{
@@ -146,9 +172,7 @@ func (n *Node) beatenOne(out *sender, b *rpcpb.Heartbeat, serving bool) *rpcpb.H
 	before := g.observation()
 	early := before.term == b.GetTerm() && before.leader == from
 	fresh := before.leader == ""
-	if b.GetTerm() >= before.term {
-		g.followed(b.GetTerm())
-	}
+	g.followed(b.GetTerm())
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raftProtocol, ID: fromBytes, Addr: fromBytes},
 		Term:      b.GetTerm(), Leader: fromBytes,

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -49,7 +48,7 @@ func (p *peer) dialLink(ctx context.Context) (*link, error) {
 	p.mu.Unlock()
 	dctx, cancelDial := context.WithTimeout(ctx, n.cfg.DialTimeout)
 	defer cancelDial()
-	conn, err := n.cfg.Dial(dctx, p.id, addr)
+	conn, err := n.dial(dctx, p.id, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +101,12 @@ func (p *peer) dialLink(ctx context.Context) (*link, error) {
 		}
 	})
 	return l, nil
+}
+
+func (n *Node) dial(ctx context.Context, to NodeID, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ConnectTimeout)
+	defer cancel()
+	return n.cfg.Dial(ctx, to, addr)
 }
 
 // clientConn speaks gRPC over a connection that is dialled already; it never
@@ -285,160 +290,4 @@ func (l *link) taken(id uint64) expecter {
 	e := l.expected[id]
 	delete(l.expected, id)
 	return e
-}
-
-// linkCall is an AppendEntries over the link.
-type linkCall struct{ c *call }
-
-func (lc linkCall) reply(m *rpcpb.Message, err error) {
-	switch {
-	case err != nil:
-		lc.c.fail(err)
-	case m.GetFailure() != nil:
-		lc.c.fail(fromCode(code(m.GetFailure().GetCode()), m.GetFailure().GetText()))
-	default:
-		r := m.GetAppendReply()
-		lc.c.succeed(reply{
-			success: r.GetSuccess(), noBackoff: r.GetNoRetryBackoff(),
-			term: r.GetTerm(), lastLog: r.GetLastLog(),
-		})
-	}
-}
-
-// post and forget make the link a carrier.
-func (l *link) post(c *call) error {
-	g, args := c.group, c.args
-	m := &rpcpb.Append{
-		Target: g.target(c.peer), Term: args.Term, PrevIndex: args.PrevLogEntry, PrevTerm: args.PrevLogTerm,
-		Commit: args.LeaderCommitIndex, LastIndex: g.lastIndex(),
-		Entries: make([]*rpcpb.Entry, len(args.Entries)),
-	}
-	for i, e := range args.Entries {
-		m.Entries[i] = &rpcpb.Entry{
-			Index: e.Index, Term: e.Term, Type: uint32(e.Type), Data: e.Data, Extensions: e.Extensions,
-			AppendedAt: unixNano(e.AppendedAt),
-		}
-	}
-	c.id = l.peer.node.nextID()
-	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
-		return ErrDown
-	}
-	l.expected[c.id] = linkCall{c}
-	l.mu.Unlock()
-	l.send(&rpcpb.Message{Id: c.id, Body: &rpcpb.Message_Append{Append: m}})
-	return nil
-}
-
-func (l *link) forget(c *call) bool { return l.unexpect(c.id) }
-
-// waiter takes a reply for a goroutine that waits.
-type waiter struct {
-	m    *rpcpb.Message
-	err  error
-	done chan struct{}
-}
-
-func (w *waiter) reply(m *rpcpb.Message, err error) {
-	w.m, w.err = m, err
-	close(w.done)
-}
-
-// ask sends m to p and waits for the reply, parking while p is down.
-func (g *group) ask(p *peer, m *rpcpb.Message, timeout time.Duration) (*rpcpb.Message, error) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	for {
-		l, up := p.current()
-		if l == nil {
-			select {
-			case <-up:
-				continue
-			case <-g.aborted:
-				return nil, ErrAborted
-			case <-g.node.closing:
-				return nil, ErrClosed
-			case <-timer.C:
-				return nil, ErrDown
-			}
-		}
-		w := &waiter{done: make(chan struct{})}
-		m.Id = g.node.nextID()
-		l.expect(m.Id, w)
-		l.send(m)
-		select {
-		case <-w.done:
-		case <-g.aborted:
-			l.unexpect(m.Id)
-			return nil, ErrAborted
-		case <-timer.C:
-			l.unexpect(m.Id)
-			return nil, ErrDown
-		}
-		if w.err != nil {
-			return nil, w.err
-		}
-		if f := w.m.GetFailure(); f != nil {
-			return nil, fromCode(code(f.GetCode()), f.GetText())
-		}
-		return w.m, nil
-	}
-}
-
-// RequestVote and RequestPreVote are the library's. A suspect replica asks for
-// no votes. The term is raised before the request leaves.
-func (g *group) RequestVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	g.raise(args.Term)
-	r, err := g.vote(ServerID(target), &rpcpb.Vote{
-		Term: args.Term, LastIndex: args.LastLogIndex, LastTerm: args.LastLogTerm, LeadershipTransfer: args.LeadershipTransfer,
-	})
-	if err != nil {
-		return err
-	}
-	*resp = raft.RequestVoteResponse{Term: r.GetTerm(), Granted: r.GetGranted()}
-	return nil
-}
-
-func (g *group) RequestPreVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	r, err := g.vote(ServerID(target), &rpcpb.Vote{
-		Pre: true, Term: args.Term, LastIndex: args.LastLogIndex, LastTerm: args.LastLogTerm,
-	})
-	if err != nil {
-		return err
-	}
-	*resp = raft.RequestPreVoteResponse{Term: r.GetTerm(), Granted: r.GetGranted()}
-	return nil
-}
-
-func (g *group) vote(to ServerID, v *rpcpb.Vote) (*rpcpb.VoteReply, error) {
-	if g.suspect() {
-		return nil, ErrSuspect
-	}
-	if g.stalled.Load() {
-		return nil, ErrStalled
-	}
-	p := g.node.peer(to.Node())
-	if p == nil {
-		return nil, &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
-	}
-	v.Target = g.target(to)
-	m, err := g.ask(p, &rpcpb.Message{Body: &rpcpb.Message_Vote{Vote: v}}, g.node.cfg.VoteTimeout)
-	if err != nil {
-		return nil, err
-	}
-	return m.GetVoteReply(), nil
-}
-
-// TimeoutNow asks the target replica to campaign at once.
-func (g *group) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, _ *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
-	to := ServerID(target)
-	p := g.node.peer(to.Node())
-	if p == nil {
-		return &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
-	}
-	_, err := g.ask(p, &rpcpb.Message{Body: &rpcpb.Message_TimeoutNow{
-		TimeoutNow: &rpcpb.TimeoutNow{Target: g.target(to)},
-	}}, g.node.cfg.VoteTimeout)
-	return err
 }

@@ -46,7 +46,7 @@ func (p *peer) dialStream(l *link) (*outStream, error) {
 		case <-stop:
 		}
 	}()
-	conn, err := n.cfg.Dial(ctx, p.id, addr)
+	conn, err := n.dial(ctx, p.id, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,8 @@ func (p *peer) keepStream(ctx context.Context, l *link) {
 func (p *peer) connected(l *link) {
 	p.mu.Lock()
 	p.link, p.refusal = l, nil
+	p.lastPong = time.Now() // its hello counts as one, but is no verdict
+	p.listenLocked()
 	p.changedLocked()
 	p.mu.Unlock()
 	p.node.cfg.Logger.Info("peer connected", "peer", p.id)
@@ -194,21 +196,26 @@ func (p *peer) ponged(d time.Duration, dead []int32) {
 	p.mu.Lock()
 	p.lastPong = time.Now()
 	p.trips.add(d)
+	p.listenLocked()
+	p.mu.Unlock()
+	p.judge(false)
+	p.took(dead)
+}
+
+// listenLocked starts the wait for the next pong anew.
+func (p *peer) listenLocked() {
 	threshold := deadThreshold(p.node.cfg.DeadAfter, p.trips.p99())
 	if p.silence == nil {
 		p.silence = time.AfterFunc(threshold, p.silent)
 	} else {
 		p.silence.Reset(threshold)
 	}
-	p.mu.Unlock()
-	p.judge(false)
-	p.took(dead)
 }
 
 // silent runs when no pong came for a threshold.
 func (p *peer) silent() {
 	if p.node.isClosed() {
-		return
+		return // the timer fired while Close ran
 	}
 	now := time.Now()
 	p.mu.Lock()

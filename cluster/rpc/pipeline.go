@@ -51,7 +51,7 @@ func (g *group) AppendEntriesPipeline(_ raft.ServerID, target raft.ServerAddress
 // AppendEntries queues one request, waiting while pipelineDepth are under way.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	g := p.group
-	if err := p.take(); err != nil {
+	if err := p.take(args.Term); err != nil {
 		return nil, err
 	}
 	if g.shapeFor(p.to, args) {
@@ -81,9 +81,15 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 }
 
 // take waits for a slot and for the library to have read earlier answers.
-func (p *pipeline) take() error {
+func (p *pipeline) take(term uint64) error {
+	newer, err := p.group.outdated(term)
+	if err != nil {
+		return err
+	}
 	select {
 	case p.slots <- struct{}{}:
+	case <-newer:
+		return ErrStaleTerm
 	case <-p.closed:
 		return ErrClosed
 	case <-p.group.aborted:
@@ -92,7 +98,7 @@ func (p *pipeline) take() error {
 		return ErrClosed
 	}
 	for len(p.done) >= pipelineRoom {
-		if err := p.group.pause(time.Millisecond, nil); err != nil {
+		if err := p.group.pause(time.Millisecond, term); err != nil {
 			p.give()
 			return err
 		}
