@@ -40,6 +40,9 @@ type fakeGroup struct {
 	gate  chan struct{}
 	calls int
 
+	campaigns int
+	transfers []rpc.ServerID
+
 	kick chan struct{}
 	quit chan struct{}
 	done sync.WaitGroup
@@ -230,8 +233,6 @@ func (g *fakeGroup) WaitCommittedOn(_ int, _ uint64, fn func(error)) func() {
 	return func() {}
 }
 
-func (g *fakeGroup) Campaign() error                                  { return nil }
-func (g *fakeGroup) TransferTo(context.Context, rpc.ServerID) error   { return nil }
 func (g *fakeGroup) Members() []replica.Member                        { return nil }
 func (g *fakeGroup) Match(rpc.ServerID) (uint64, time.Time)           { return 0, time.Time{} }
 func (g *fakeGroup) AddNonvoter(context.Context, rpc.ServerID) error  { return nil }
@@ -247,6 +248,23 @@ func (g *fakeGroup) Close(context.Context) error {
 	for _, s := range lost {
 		s.p.Done(s.base, replica.ErrLost)
 	}
+	return nil
+}
+
+func (g *fakeGroup) Campaign() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.campaigns++
+	return nil
+}
+
+// TransferTo succeeds at once.
+func (g *fakeGroup) TransferTo(_ context.Context, to rpc.ServerID) error {
+	g.mu.Lock()
+	g.transfers = append(g.transfers, to)
+	term := g.term + 1
+	g.mu.Unlock()
+	g.depose(term, to, false)
 	return nil
 }
 

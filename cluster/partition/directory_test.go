@@ -1,0 +1,152 @@
+package partition
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/engine/kv"
+	"gopherlog/engine/vfs"
+)
+
+func onDisk(t *testing.T) (*Manager, *vfs.CrashFS) {
+	fs := vfs.NewCrashable()
+	db, err := kv.Open(kv.Config{FS: fs, Dir: "d/kv"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	cfg := Config{FS: fs, KV: db, DataDir: "d"}.WithDefaults()
+	return &Manager{cfg: cfg, logger: cfg.Logger, node: 1}, fs
+}
+
+func topicID(b byte) (id meta.TopicID) {
+	id[0], id[15] = b, b
+	return id
+}
+
+func exists(t *testing.T, fs vfs.FS, path string) bool {
+	t.Helper()
+	_, err := fs.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestNothingIsCreatedOrSetAsideByAnOldImage(t *testing.T) {
+	m, fs := onDisk(t)
+	key := slotKey{topicID(1), 0}
+	dir := m.dir("orders", 0)
+	if _, err := m.prepare(dir, key, false); !errors.Is(err, errNotYet) || exists(t, fs, dir) {
+		t.Fatalf("%v", err)
+	}
+	if fresh, err := m.prepare(dir, key, true); !fresh || err != nil {
+		t.Fatalf("%v %v", fresh, err)
+	}
+	if fresh, err := m.prepare(dir, key, false); fresh || err != nil {
+		t.Fatalf("reopening needs no current image: %v %v", fresh, err)
+	}
+	other := slotKey{topicID(2), 0}
+	if _, err := m.prepare(dir, other, false); !errors.Is(err, errNotYet) {
+		t.Fatalf("%v", err)
+	}
+	if id, err := readMetadata(fs, dir); err != nil || id != key.id {
+		t.Fatalf("the directory was touched: %x %v", id, err)
+	}
+}
+
+func TestARecreatedTopicDoesNotGetTheOldOnesData(t *testing.T) {
+	m, fs := onDisk(t)
+	old, key := slotKey{topicID(1), 0}, slotKey{topicID(2), 0}
+	dir := m.dir("orders", 0)
+	if _, err := m.prepare(dir, old, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(fs, fs.PathJoin(dir, "00000000000000000000.log"), []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := m.prepare(dir, key, true); !fresh || err != nil {
+		t.Fatalf("%v %v", fresh, err)
+	}
+	if exists(t, fs, fs.PathJoin(dir, "00000000000000000000.log")) {
+		t.Fatal("the old topic's data is in the new one's directory")
+	}
+	if id, err := readMetadata(fs, dir); err != nil || id != key.id {
+		t.Fatalf("%x %v", id, err)
+	}
+}
+
+func TestAVanishedDirectoryDoesNotComeBackEmpty(t *testing.T) {
+	m, fs := onDisk(t)
+	key := slotKey{topicID(1), 0}
+	dir := m.dir("orders", 0)
+	if _, err := m.prepare(dir, key, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := fs.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.prepare(dir, key, true); !errors.Is(err, errVanished) {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestACrashWhileCreatingIsFinishedAtTheNextStart(t *testing.T) {
+	m, fs := onDisk(t)
+	dir := m.dir("orders", 0)
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := m.prepare(dir, slotKey{topicID(1), 0}, true); !fresh || err != nil {
+		t.Fatalf("%v %v", fresh, err)
+	}
+}
+
+func TestFilesWithoutAnOwnerAreNotTaken(t *testing.T) {
+	m, fs := onDisk(t)
+	dir := m.dir("orders", 0)
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(fs, fs.PathJoin(dir, "00000000000000000000.log"), []byte("whose?")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.prepare(dir, slotKey{topicID(1), 0}, true); !errors.Is(err, errNoMetadata) {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestSweepRemovesWhatTheImageDoesNotKnow(t *testing.T) {
+	m, fs := onDisk(t)
+	for i, name := range []string{"orders", "users"} {
+		if _, err := m.prepare(m.dir(name, 0), slotKey{topicID(byte(i + 1)), 0}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := "d/topics/gone-0.00" + deletedSuffix
+	if err := fs.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.sweep(&meta.Image{})
+	for _, dir := range []string{m.dir("orders", 0), m.dir("users", 0), left} {
+		if exists(t, fs, dir) {
+			t.Errorf("%s is still there", dir)
+		}
+	}
+	if _, err := m.prepare(m.dir("orders", 0), slotKey{topicID(1), 0}, true); err != nil {
+		t.Fatalf("what was swept is forgotten entirely: %v", err)
+	}
+}
+
+func TestMetadataOfAnotherVersionIsRefusedAsAVersion(t *testing.T) {
+	if _, err := parseMetadata("f", "version: 7\ntopic_id: x\n"); err == nil || err.Error() != `f: version "7" is not supported, want 0` {
+		t.Fatalf("%v", err)
+	}
+	for _, bad := range []string{"", "version: 0\n", "version: 0\ntopic_id: ?\n", "version: 0\ntopic_id: AAAA\n"} {
+		if _, err := parseMetadata("f", bad); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/replica"
+	"gopherlog/cluster/rpc"
+)
+
+// fakeNet is what a node sees of the others.
+type fakeNet struct {
+	dead    map[rpc.NodeID]bool                // by this node's own pings
+	reports map[rpc.NodeID]map[rpc.NodeID]bool // about -> reporter
+	leads   map[rpc.NodeID]rpc.ServerID        // what a peer answers for every group it holds
+	missing map[rpc.NodeID]bool                // peers that do not hold the groups
+	asked   atomic.Int32
+}
+
+func (n *fakeNet) Alive(id rpc.NodeID) bool                      { return !n.dead[id] }
+func (n *fakeNet) ReportsDead(id rpc.NodeID) map[rpc.NodeID]bool { return n.reports[id] }
+
+func (n *fakeNet) WhoLeads(_ context.Context, to rpc.NodeID, groups []rpc.GroupID) ([]rpc.Leadership, error) {
+	n.asked.Add(1)
+	if n.dead[to] {
+		return nil, errors.New("down")
+	}
+	var out []rpc.Leadership
+	for _, g := range groups {
+		if !n.missing[to] {
+			out = append(out, rpc.Leadership{Group: g, Leader: n.leads[to]})
+		}
+	}
+	return out, nil
+}
+
+// fakeMeta shows one image.
+type fakeMeta struct {
+	Controller
+	img       *meta.Image
+	drained   bool
+	published []meta.LeaderUpdate
+}
+
+func (f *fakeMeta) Image() *meta.Image                       { return f.img }
+func (f *fakeMeta) Drain(context.Context, meta.NodeID) error { f.drained = true; return nil }
+func (f *fakeMeta) PublishLeaders(u []meta.LeaderUpdate)     { f.published = append(f.published, u...) }
+
+// watched is a manager of node `node` with one partition whose replicas are on nodes 1, 2, 3.
+type watched struct {
+	m    *Manager
+	net  *fakeNet
+	meta *fakeMeta
+	h    *harness
+	e    *elector
+	now  time.Time
+}
+
+func watch(t *testing.T, node rpc.NodeID) *watched {
+	h := open(t, replicas(3))
+	info := &meta.PartitionInfo{Replicas: []meta.NodeID{1, 2, 3}, Servers: servers(3), Founders: servers(3)}
+	h.assigned.Store(info)
+	h.node = node
+	img := &meta.Image{Brokers: map[meta.NodeID]*meta.Broker{1: {ID: 1}, 2: {ID: 2}, 3: {ID: 3}}}
+	w := &watched{h: h, net: &fakeNet{dead: map[rpc.NodeID]bool{}, reports: map[rpc.NodeID]map[rpc.NodeID]bool{},
+		leads: map[rpc.NodeID]rpc.ServerID{}, missing: map[rpc.NodeID]bool{}}, meta: &fakeMeta{img: img}, now: time.Unix(1000, 0)}
+	cfg := Config{Meta: w.meta, Self: rpc.MakeServerID(node, 1)}.WithDefaults()
+	w.m = &Manager{cfg: cfg, node: node, net: w.net, logger: cfg.Logger, ctx: context.Background(),
+		slots: map[slotKey]*slot{{}: {p: h.Partition, topic: &meta.Topic{Name: "t"}}}}
+	w.e = &elector{m: w.m, open: map[*Partition]*election{}}
+	return w
+}
+
+// follow makes the replica a follower of a leader ("" for none).
+func (w *watched) follow(leader rpc.ServerID) { w.h.g.depose(5, leader, true) }
+
+// after runs rounds until d has passed and returns how often the replica campaigned.
+func (w *watched) after(d time.Duration) int {
+	for end := w.now.Add(d); ; w.now = w.now.Add(electEvery) {
+		w.e.round(w.now)
+		if !w.now.Before(end) {
+			break
+		}
+	}
+	w.h.g.mu.Lock()
+	defer w.h.g.mu.Unlock()
+	return w.h.g.campaigns
+}
+
+func (w *watched) reportDead(node rpc.NodeID, by ...rpc.NodeID) {
+	w.net.dead[node] = slices.Contains(by, w.m.node)
+	w.net.reports[node] = map[rpc.NodeID]bool{}
+	for _, b := range by {
+		w.net.reports[node][b] = true
+	}
+}
+
+func TestTheFirstSurvivorCampaignsAtOnce(t *testing.T) {
+	w := watch(t, 2)
+	w.follow(servers(3)[0])
+	if n := w.after(time.Second); n != 0 {
+		t.Fatalf("%d campaigns against a healthy leader", n)
+	}
+	w.reportDead(1, 2, 3)
+	if n := w.after(0); n != 1 {
+		t.Fatalf("%d campaigns, want 1 in the first round", n)
+	}
+	if n := w.after(againAfter - electEvery); n != 1 {
+		t.Fatalf("%d campaigns, want the first to have its time", n)
+	}
+}
+
+func TestTheNextSurvivorGivesAHeadStart(t *testing.T) {
+	w := watch(t, 3)
+	w.follow(servers(3)[0])
+	w.reportDead(1, 2, 3)
+	if n := w.after(w.m.cfg.SuccessionDelay - electEvery); n != 0 {
+		t.Fatal("the second survivor campaigned before its turn")
+	}
+	if n := w.after(2 * electEvery); n != 1 {
+		t.Fatalf("%d campaigns, want 1 after the head start", n)
+	}
+}
+
+// A node that is cut off from the leader alone, while a third one sees both, must not move leadership: it would come back
+// and forth for ever.
+func TestOneNodesWordIsNoMajority(t *testing.T) {
+	w := watch(t, 2)
+	w.follow(servers(3)[0])
+	w.reportDead(1, 2)
+	if n := w.after(60 * time.Second); n != 0 {
+		t.Fatalf("%d campaigns in a minute of a bridge", n)
+	}
+	w.reportDead(1, 2, 3)
+	if n := w.after(0); n != 1 {
+		t.Fatalf("%d campaigns once the third node agrees", n)
+	}
+}
+
+func TestTheDeadNodesOwnWordDoesNotCount(t *testing.T) {
+	w := watch(t, 2)
+	w.follow(servers(3)[0])
+	w.reportDead(1, 2, 1)
+	if n := w.after(time.Second); n != 0 {
+		t.Fatalf("%d campaigns", n)
+	}
+}
+
+func TestANewGroupIsLedAtOnceByItsFirstReplica(t *testing.T) {
+	w := watch(t, 1)
+	w.h.fresh = true
+	w.follow("")
+	w.net.missing[2], w.net.missing[3] = true, true
+	if n := w.after(time.Second); n != 0 {
+		t.Fatal("campaigned before a majority had opened the group")
+	}
+	w.net.missing[2] = false
+	if n := w.after(0); n != 1 {
+		t.Fatalf("%d campaigns, want 1 as soon as a majority holds the group", n)
+	}
+}
+
+// A restarted node hears nothing at first. It must not depose a healthy leader that has not reached it yet.
+func TestARestartDoesNotDeposeAHealthyLeader(t *testing.T) {
+	w := watch(t, 1)
+	w.follow("")
+	w.net.leads[2], w.net.leads[3] = servers(3)[1], servers(3)[1]
+	if n := w.after(30 * time.Second); n != 0 {
+		t.Fatalf("%d campaigns although the others are led", n)
+	}
+	w.net.leads[2] = "" // one of three knows a leader: with this replica, a majority knows none
+	if n := w.after(electEvery); n != 1 {
+		t.Fatalf("%d campaigns", n)
+	}
+}
+
+func TestARestartWaitsForItsLeaderFirst(t *testing.T) {
+	w := watch(t, 1)
+	w.follow("")
+	if n := w.after(w.m.cfg.StartGrace - electEvery); n != 0 || w.net.asked.Load() > 0 {
+		t.Fatalf("%d campaigns, %d questions within the grace", n, w.net.asked.Load())
+	}
+	if n := w.after(2 * electEvery); n != 1 {
+		t.Fatalf("%d campaigns after it", n)
+	}
+}
+
+func TestNobodyCampaignsWhileLeavingSuspectOrFailed(t *testing.T) {
+	w := watch(t, 1)
+	w.follow("")
+	w.m.draining.Store(true)
+	if n := w.after(5 * time.Second); n != 0 {
+		t.Fatal("campaigned while draining")
+	}
+	w.m.draining.Store(false)
+	w.h.g.mu.Lock()
+	w.h.g.failed = replica.ErrFailed
+	w.h.g.mu.Unlock()
+	if n := w.after(5 * time.Second); n != 0 {
+		t.Fatal("campaigned with failed storage")
+	}
+}
+
+func TestDrainingReplicasDoNotDelayTheNext(t *testing.T) {
+	w := watch(t, 2)
+	w.h.fresh = true
+	w.follow("")
+	w.meta.img.Brokers[1].Draining = true
+	if n := w.after(0); n != 1 {
+		t.Fatalf("%d campaigns: waited for a replica that is leaving", n)
+	}
+}
+
+func TestDrainHandsOverToFitReplicasOnly(t *testing.T) {
+	w := watch(t, 1)
+	w.meta.img.Brokers[2].Draining = true
+	if err := w.m.Drain(context.Background()); err != nil || !w.meta.drained {
+		t.Fatalf("%v, mark committed: %v", err, w.meta.drained)
+	}
+	if got := w.h.g.transfers; len(got) != 1 || got[0].Node() != 3 {
+		t.Fatalf("transferred to %v, want node 3", got)
+	}
+}
+
+func TestDrainOfAllNodesPassesNothingRound(t *testing.T) {
+	w := watch(t, 1)
+	w.meta.img.Brokers[2].Draining, w.meta.img.Brokers[3].Draining = true, true
+	if err := w.m.Drain(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.h.g.transfers; len(got) != 0 {
+		t.Fatalf("transferred to %v", got)
+	}
+}
+
+func TestLeadershipReturnsToThePreferredReplicaInItsTime(t *testing.T) {
+	w := watch(t, 2)
+	b := &balancer{m: w.m, inSync: map[*Partition]time.Time{}}
+	led := []*Partition{w.h.Partition}
+	b.round(led, w.now)
+	b.round(led, w.now.Add(w.m.cfg.BalanceAfter-time.Millisecond))
+	if len(w.h.g.transfers) != 0 {
+		t.Fatal("returned before it was in sync for long enough")
+	}
+	w.net.dead[1] = true
+	b.round(led, w.now.Add(w.m.cfg.BalanceAfter))
+	w.net.dead[1] = false
+	b.round(led, w.now.Add(w.m.cfg.BalanceAfter+time.Second))
+	if len(w.h.g.transfers) != 0 {
+		t.Fatal("an interruption must start the wait anew")
+	}
+	b.round(led, w.now.Add(2*w.m.cfg.BalanceAfter+time.Second))
+	if got := w.h.g.transfers; len(got) != 1 || got[0].Node() != 1 {
+		t.Fatalf("transferred to %v, want node 1", got)
+	}
+}
+
+func TestLeadershipIsNeverReturnedToALeavingNode(t *testing.T) {
+	w := watch(t, 2)
+	w.meta.img.Brokers[1].Draining = true
+	b := &balancer{m: w.m, inSync: map[*Partition]time.Time{}}
+	for i := range 10 {
+		b.round([]*Partition{w.h.Partition}, w.now.Add(time.Duration(i)*time.Second))
+	}
+	if len(w.h.g.transfers) != 0 {
+		t.Fatal("transferred to a draining node")
+	}
+}
+
+func TestAWipedReplicaLeavesJoinsAndVotesOneStepAtATime(t *testing.T) {
+	old, fresh := rpc.MakeServerID(3, 1), rpc.MakeServerID(3, 2)
+	want := append(servers(2), fresh)
+	have := []replica.Member{{ID: servers(2)[0], Voter: true}, {ID: servers(2)[1], Voter: true}, {ID: old, Voter: true}}
+	caught := false
+	next := func() memberChange { return nextChange(want, have, func(rpc.ServerID) bool { return caught }) }
+	if c := next(); c != (memberChange{removeMember, old}) {
+		t.Fatalf("%+v", c)
+	}
+	have = have[:2]
+	if c := next(); c != (memberChange{addMember, fresh}) {
+		t.Fatalf("%+v", c)
+	}
+	have = append(have, replica.Member{ID: fresh})
+	if c := next(); c.id != "" {
+		t.Fatalf("votes before it has caught up: %+v", c)
+	}
+	caught = true
+	if c := next(); c != (memberChange{promoteMember, fresh}) {
+		t.Fatalf("%+v", c)
+	}
+	have[2].Voter = true
+	if c := next(); c.id != "" {
+		t.Fatalf("%+v", c)
+	}
+}
