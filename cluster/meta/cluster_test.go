@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -191,4 +192,60 @@ func TestRaftAdminRequestsSurviveTheLossOfTheControlLeader(t *testing.T) {
 		t.Fatalf("the old leader never saw image %d: %v", want, err)
 	}
 	back.create("back", 3)
+}
+
+func TestRaftClusterThatLosesPowerAtOnceComesBackWhole(t *testing.T) {
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	topic := nodes[1].create("t", 3)
+	first, _, err := nodes[2].ctl.ProducerIDBlock(ctxFor(t, 30*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disks := make([]*vfs.CrashFS, len(nodes))
+	for i, n := range nodes { // what each disk holds at this moment, before anything is closed
+		disks[i] = n.fs.CrashClone(vfs.CrashConfig{})
+	}
+	for i, n := range nodes {
+		n.stop()
+		n.fs = disks[i]
+	}
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+		if got := n.ctl.Image().Topic("t"); got == nil || got.ID != topic.ID {
+			t.Errorf("node %d forgot a topic that was answered", n.id)
+		}
+	}
+	again, _, err := nodes[0].ctl.ProducerIDBlock(ctxFor(t, 30*time.Second))
+	if err != nil || again <= first {
+		t.Errorf("producer id block %d after %d: %v", again, first, err)
+	}
+}
+
+func TestRaftCloseLeavesNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.start()
+	}
+	nodes[0].ready()
+	stop := nodes[0].ctl.Subscribe(func(*Image) {})
+	defer stop()
+	for _, n := range nodes {
+		n.stop()
+	}
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/kv"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config is what a Controller is made of.
@@ -35,6 +38,8 @@ type Config struct {
 	// OnFatal is told when the node can never become a member; nil: it is logged.
 	OnFatal func(error)
 	Logger  *slog.Logger
+	// Registerer takes the metrics; nil: none.
+	Registerer prometheus.Registerer
 }
 
 const (
@@ -73,6 +78,9 @@ func Open(cfg Config) (*Controller, error) {
 	c := newController(cfg)
 	if err := CheckTopicConfigs(cfg.TopicDefaults); err != nil {
 		return nil, err
+	}
+	if err := c.register(cfg.Registerer); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if cfg.KV != nil {
 		if err := cfg.Identity.bind(cfg.KV); err != nil {

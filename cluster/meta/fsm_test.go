@@ -290,3 +290,21 @@ func TestOldIncarnationLeavesBeforeTheNewOneJoins(t *testing.T) {
 		t.Errorf("the eighth node is to be a voter: %v", s)
 	}
 }
+
+// A snapshot comes from another node; whatever it holds, restoring it fails or gives a state that can be written again.
+func FuzzRestore(f *testing.F) {
+	d := brokers(2, noRack).edit(2)
+	d.createTopic(&metapb.TopicSpec{Name: "t", Id: make([]byte, 16), Partitions: 2, ReplicationFactor: 2}, []int32{1, 2})
+	f.Add(encodeImage(&d.Image))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m := newMachine(nil)
+		if m.Restore(raw) != nil {
+			return
+		}
+		again := newMachine(nil)
+		if err := again.Restore(m.Snapshot()); err != nil || !bytes.Equal(again.Snapshot(), m.Snapshot()) {
+			t.Fatalf("%x does not survive: %v", raw, err)
+		}
+	})
+}

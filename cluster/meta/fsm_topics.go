@@ -35,13 +35,13 @@ func (d *draft) createTopic(spec *metapb.TopicSpec, live []int32) *metapb.Outcom
 	return topicOutcome(t)
 }
 
-// collision finds a topic whose name differs only in '.' and '_'.
+// collision finds the topic, there is at most one, whose name differs only in '.' and '_'.
 func (d *draft) collision(name string) string {
 	if !strings.ContainsAny(name, "._") {
 		return ""
 	}
 	flat := strings.ReplaceAll(name, ".", "_")
-	for _, other := range d.TopicNames() {
+	for other := range d.Topics {
 		if strings.ReplaceAll(other, ".", "_") == flat {
 			return other
 		}

@@ -67,6 +67,12 @@ func (p *publisher) take(img *Image) []*metapb.LeaderUpdate {
 	return batch
 }
 
+func (p *publisher) waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pending)
+}
+
 // publish runs until the controller closes. One command is under way at a time, so words arrive in order.
 func (c *Controller) publish() {
 	for {

@@ -214,6 +214,9 @@ type groupView struct{ g *Group }
 
 // Entries returns entries of [lo, hi), at least one if lo is held.
 func (v groupView) Entries(lo, hi uint64, maxBytes int) ([]*raftLog, error) {
+	if lo < v.g.log.FirstIndex() {
+		return nil, raft.ErrLogNotFound
+	}
 	es, err := v.g.log.Entries(lo, hi, maxBytes)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,9 @@ func toRaft(e *log.Entry, out *raft.Log) {
 // the library needs to send the first. Exactly raft.ErrLogNotFound makes the
 // leader send a snapshot instead. Damage ends this group's raft.
 func (l *groupLog) GetLog(index uint64, out *raft.Log) error {
+	if index < l.g.log.FirstIndex() {
+		return l.base(index, out)
+	}
 	var e log.Entry
 	var err error
 	if l.g.led.Load() || l.g.cfg.NeedData {

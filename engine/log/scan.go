@@ -117,7 +117,11 @@ func (r *recovery) scanOne(in *batchReader, s *segment, old []ridxEntry, from in
 		r.take(s, row, r.end)
 		return !side.rolls || s.size == 0 || in.pos < in.size, nil
 	}
-	if k := s.n - from; k < len(old) && old[k].length == 0 && old[k].pos == row.pos && old[k].rel == row.rel && uint64(old[k].term) >= r.lastTerm && old[k].term > 0 {
+	var was ridxEntry // what the .ridx said, if that fits here
+	if k := s.n - from; k < len(old) && old[k].pos == row.pos && old[k].rel == row.rel && uint64(old[k].term) >= max(r.lastTerm, 1) {
+		was = old[k]
+	}
+	if was.term > 0 && was.length == 0 {
 		return false, &CorruptionError{s.name(extRidx), ridxHeader + int64(s.n)*ridxSize, fmt.Sprintf("side entry %d is missing from the sidecar", r.lastIdx+1)}
 	}
 	if in.pos == in.size {
@@ -131,6 +135,9 @@ func (r *recovery) scanOne(in *batchReader, s *segment, old []ridxEntry, from in
 		return false, &badBatch{err}
 	}
 	row.length, row.term = uint32(len(b)), uint32(b.LeaderEpoch())
+	if was.length == row.length && was.term != row.term { // no checksum covers the epoch
+		return false, &CorruptionError{s.name(extLog), in.pos, fmt.Sprintf("leader epoch %d, the .ridx says %d", row.term, was.term)}
+	}
 	r.take(s, row, b.NextOffset())
 	s.sparse.add(s.base, b.LastOffset(), in.pos, len(b), b.MaxTimestamp(), r.cfg.IndexIntervalBytes)
 	r.report.Scanned += int64(len(b))

@@ -39,6 +39,8 @@ type verifier struct {
 	dir string
 
 	end       int64 // offset behind what was seen; -1 at first
+	damaged   bool  // the segment's .log is
+	sound     int64 // bytes of the segment's .log that hold right batches
 	epoch     int32
 	nextIndex uint64 // behind the last .ridx; 0: unknown
 }
@@ -106,7 +108,9 @@ func (v *verifier) segment(base int64) {
 	}
 	size := info.Size()
 	v.Bytes += size
-	batches := v.batches(s, &batchReader{f: f, name: name, size: size})
+	in := &batchReader{f: f, name: name, size: size}
+	batches := v.batches(s, in)
+	v.sound, v.damaged = in.pos, in.pos < size
 	v.ridx(s, batches, size)
 	v.index(s, batches)
 	v.timeIndex(s, batches)
@@ -172,10 +176,10 @@ func (v *verifier) ridx(s *segment, batches []placed, size int64) {
 		if e.length == 0 {
 			continue
 		}
+		if v.damaged && int64(e.pos) >= v.sound {
+			break // behind damage that was reported
+		}
 		if len(batches) == 0 {
-			if int64(e.pos) < size {
-				break // behind damage that was reported
-			}
 			v.problem(name, s.base+int64(e.rel), at, "entry for position %d, the .log has %d bytes", e.pos, size)
 			return
 		}
@@ -208,14 +212,14 @@ func (v *verifier) index(s *segment, batches []placed) {
 	}
 	for at := 0; at+indexEntry <= len(data); at += indexEntry {
 		last, pos := s.base+int64(be.Uint32(data[at:])), int64(be.Uint32(data[at+4:]))
-		if pos == 0 {
+		if pos == 0 || v.damaged && pos >= v.sound {
 			break
 		}
-		if _, ok := slices.BinarySearchFunc(batches, pos, func(b placed, pos int64) int { return int(b.pos - pos) }); !ok {
+		i, ok := slices.BinarySearchFunc(batches, pos, func(b placed, pos int64) int { return int(b.pos - pos) })
+		if !ok {
 			v.problem(name, last, int64(at), "entry for position %d, where no batch begins", pos)
 			return
 		}
-		i, _ := slices.BinarySearchFunc(batches, pos, func(b placed, pos int64) int { return int(b.pos - pos) })
 		if batches[i].last != last {
 			v.problem(name, last, int64(at), "entry says last offset %d, the batch at %d ends with %d", last, pos, batches[i].last)
 			return
@@ -233,7 +237,7 @@ func (v *verifier) timeIndex(s *segment, batches []placed) {
 	before := int64(-1)
 	for at := 0; at+timeIndexEntry <= len(data); at += timeIndexEntry {
 		ts, last := int64(be.Uint64(data[at:])), s.base+int64(be.Uint32(data[at+8:]))
-		if ts == 0 && last == s.base {
+		if ts == 0 && last == s.base || last >= v.end && v.damaged {
 			break
 		}
 		i, ok := slices.BinarySearchFunc(batches, last, func(b placed, last int64) int { return int(b.last - last) })
