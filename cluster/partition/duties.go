@@ -16,6 +16,8 @@ const (
 	transferTimeout = 500 * time.Millisecond
 	// drainAtOnce is how many leaderships move side by side when the node leaves.
 	drainAtOnce = 16
+	// markTimeout is for how long a leaving node tries to commit its mark; without a control leader it goes on unmarked.
+	markTimeout = 2 * time.Second
 	// memberTimeout bounds one change of membership.
 	memberTimeout = 5 * time.Second
 )
@@ -98,7 +100,7 @@ func (m *Manager) transfer(ctx context.Context, p *Partition, to rpc.NodeID) boo
 // keeps others from handing them back is committed to the control group first; leadership of that group is not touched.
 func (m *Manager) Drain(ctx context.Context) error {
 	m.draining.Store(true)
-	err := m.cfg.Meta.Drain(ctx, m.node)
+	err := m.markDraining(ctx)
 	for pass := 0; pass < 3 && ctx.Err() == nil; pass++ {
 		led := m.led()
 		view := newView(m)
@@ -108,6 +110,12 @@ func (m *Manager) Drain(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+func (m *Manager) markDraining(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	return m.cfg.Meta.Drain(ctx, m.node)
 }
 
 // handOver tries the other replicas in order of assignment.

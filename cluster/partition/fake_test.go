@@ -233,6 +233,7 @@ func (g *fakeGroup) WaitCommittedOn(_ int, _ uint64, fn func(error)) func() {
 	return func() {}
 }
 
+func (g *fakeGroup) Recover() error                                   { return nil }
 func (g *fakeGroup) Members() []replica.Member                        { return nil }
 func (g *fakeGroup) Match(rpc.ServerID) (uint64, time.Time)           { return 0, time.Time{} }
 func (g *fakeGroup) AddNonvoter(context.Context, rpc.ServerID) error  { return nil }
@@ -375,7 +376,7 @@ func open(t testing.TB, options ...option) *harness {
 	h.Partition = &Partition{
 		topic: "t", label: "t-0", log: l, node: 1, now: time.Now, logger: Config{}.WithDefaults().Logger,
 		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget),
-		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {},
+		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {}, unled: func(*Partition) {},
 		producers: producer.New(),
 	}
 	h.Partition.settings.Store(&s)

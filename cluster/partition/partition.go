@@ -35,14 +35,15 @@ type group interface {
 	AddVoter(ctx context.Context, id rpc.ServerID) error
 	RemoveServer(ctx context.Context, id rpc.ServerID) error
 	Watch(fn func(replica.Status))
+	Recover() error
 	Close(ctx context.Context) error
 }
 
 // Partition is one replica of one partition on this node. All methods may be called from any goroutine.
 //
 // Goroutines: raft's FSM goroutine owns Apply, Snapshot and Restore; while this replica leads, one proposer goroutine per
-// term (leadership.run) owns the overlay and all proposals. Neither waits for the other. Locks are leaves: none is held
-// while another is taken, nor across I/O or a channel.
+// term (leadership.run) owns the overlay and all proposals. Neither waits for the other. Locks are leaves, except that leadMu
+// is held while the group's status is taken; none is held across I/O or a channel.
 type Partition struct {
 	topic  string
 	id     meta.TopicID
@@ -56,10 +57,11 @@ type Partition struct {
 	failpoints *failpoint.Set
 	logger     *slog.Logger
 	now        func() time.Time
-	budget     *Budget // node-wide, for produce
-	own        *Budget // this partition's, queued and in flight
-	changed    func(*Partition)
-	trimmed    func(*Partition)
+	budget     *Budget          // node-wide, for produce
+	own        *Budget          // this partition's, queued and in flight
+	changed    func(*Partition) // leadership here began or ended
+	trimmed    func(*Partition) // the log start moved
+	unled      func(*Partition) // something happened while others lead, or nobody
 
 	settings atomic.Pointer[Settings]
 	assigned atomic.Pointer[meta.PartitionInfo]
@@ -154,19 +156,22 @@ func (p *Partition) InSyncNodes() []rpc.NodeID {
 // watch begins to follow the group's leadership.
 func (p *Partition) watch() { p.group.Watch(p.onStatus) }
 
-// onStatus follows the group's leadership. It is called by the group after the barrier and by its reconcile; it does not
-// block.
-func (p *Partition) onStatus(st replica.Status) {
-	if p.switchLead(st) {
+// onStatus follows the group's leadership: the group calls it after the barrier, at a loss, and from its reconcile. It does
+// not block. Calls may overlap and come late, so it looks at the state as it is now.
+func (p *Partition) onStatus(replica.Status) {
+	if p.switchLead() {
 		p.wake()
 		p.changed(p)
+	} else if p.lead.Load() == nil {
+		p.unled(p)
 	}
 }
 
-// switchLead ends a leadership that is over and begins one that is ready.
-func (p *Partition) switchLead(st replica.Status) (changed bool) {
+// switchLead ends a leadership that is over and begins one that is ready. The group's status is taken under leadMu.
+func (p *Partition) switchLead() (changed bool) {
 	p.leadMu.Lock()
 	defer p.leadMu.Unlock()
+	st := p.group.Status()
 	if l := p.lead.Load(); l != nil && (!st.Ready || st.Term != l.term) {
 		p.lead.Store(nil)
 		l.end()
