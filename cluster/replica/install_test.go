@@ -13,7 +13,7 @@ import (
 // node, as retention does when it is applied.
 func (x *rigNode) trimAll() {
 	x.rig.t.Helper()
-	x.rig.eventually("snapshots are written", func() bool { return !x.g.state.due.Load() })
+	x.rig.eventually("snapshots are written", func() bool { return x.applied() && !x.g.state.due.Load() })
 	segs := x.log.Segments()
 	for i := len(segs) - 1; i > 0; i-- {
 		if segs[i].HasSnap {
@@ -23,6 +23,13 @@ func (x *rigNode) trimAll() {
 		}
 	}
 	x.rig.t.Fatalf("no segment of %d has a snapshot at its start", len(segs))
+}
+
+// applied reports that the state machine has all that the log holds.
+func (x *rigNode) applied() bool {
+	x.fsm.mu.Lock()
+	defer x.fsm.mu.Unlock()
+	return x.fsm.next == x.log.EndOffset()
 }
 
 func smallSegments(o *rigOptions) { o.segmentBytes = 4 << 10 }
@@ -60,6 +67,10 @@ func TestFollowerWithAStaleTailBeyondTheLogStartCatchesUpAfterOneSnapshot(t *tes
 	}
 	r.net.heal()
 	r.converge()
+	// Once by the leader, once when the replica was reopened on its new base.
+	if n := old.fsm.restored; n != 2 {
+		t.Errorf("the state was restored %d times, want 2", n)
+	}
 	for _, o := range lost {
 		if out := o.wait(t); out.err == nil && out.base >= 5 {
 			t.Error("a batch that only a deposed leader held was acknowledged")

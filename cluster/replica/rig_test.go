@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -369,17 +370,23 @@ func (x *rigNode) bytesOf() []byte {
 	return out
 }
 
+// countValue counts the batches whose records begin with value.
+func countValue(x *rigNode, value string) int {
+	return bytes.Count(x.bytesOf(), []byte(value))
+}
+
 // testFSM chains everything that it is given.
 type testFSM struct {
-	mu      sync.Mutex
-	hash    uint64
-	next    int64 // offsets must be dense
-	batches int
-	last    uint64
-	ctrl    []string
-	configs int
-	bad     error
-	slow    chan struct{} // if set, Apply waits for it
+	mu       sync.Mutex
+	hash     uint64
+	next     int64 // offsets must be dense
+	batches  int
+	last     uint64
+	ctrl     []string
+	configs  int
+	restored int
+	bad      error
+	slow     chan struct{} // if set, Apply waits for it
 }
 
 func newTestFSM() *testFSM { return &testFSM{} }
@@ -443,6 +450,7 @@ func (f *testFSM) Restore(state []byte, b log.Base) error {
 	f.hash = binary.BigEndian.Uint64(state)
 	f.next = int64(binary.BigEndian.Uint64(state[8:]))
 	f.last = binary.BigEndian.Uint64(state[16:])
+	f.restored++
 	if f.next != b.NextOffset || f.last > b.Index {
 		return fmt.Errorf("state at offset %d index %d, base %d %d", f.next, f.last, b.NextOffset, b.Index)
 	}
