@@ -33,6 +33,10 @@ type Config struct {
 	Ready func() []string
 	// Gatherer of /metrics; nil: the page is absent.
 	Gatherer prometheus.Gatherer
+	// Status is shown as JSON by GET /status; nil: the page is absent.
+	Status func() any
+	// Recover is done by POST /recover, which answers how many replicas it changed; nil: the page is absent.
+	Recover func() (int, error)
 	// Pprof adds /debug/pprof/.
 	Pprof  bool
 	Logger *slog.Logger // nil: silent
@@ -53,6 +57,12 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("GET /readyz", readyz(cfg.Ready))
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError}))
+	}
+	if cfg.Status != nil {
+		mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, cfg.Status()) })
+	}
+	if cfg.Recover != nil {
+		mux.HandleFunc("POST /recover", recovery(cfg.Recover))
 	}
 	if cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -111,6 +121,19 @@ func readyz(ready func() []string) http.HandlerFunc {
 			status = http.StatusServiceUnavailable
 		}
 		writeJSON(w, status, map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
+	}
+}
+
+// recovery answers how many replicas were changed, and why not more.
+func recovery(do func() (int, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		n, err := do()
+		status, answer := http.StatusOK, map[string]any{"replicas": n}
+		if err != nil {
+			status = http.StatusInternalServerError
+			answer["error"] = err.Error()
+		}
+		writeJSON(w, status, answer)
 	}
 }
 
