@@ -38,3 +38,8 @@ func (c *Controller) register(r prometheus.Registerer) error {
 	}
 	return nil
 }
+
+// DescribeMetrics registers what a Controller registers, without one: for documentation.
+func DescribeMetrics(r prometheus.Registerer) error {
+	return (&Controller{views: newViews(), news: newPublisher()}).register(r)
+}
