@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -126,3 +127,5 @@ func within(t *testing.T, d time.Duration, what string, f func()) {
 		t.Errorf("%s took %v, want at most %v", what, took, d)
 	}
 }
+
+type netConn = net.Conn
