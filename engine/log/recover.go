@@ -17,7 +17,8 @@ import (
 //   - On the same boot the page cache survived, so only the incomplete last write may be cut: fewer bytes
 //     than the last batch's header asks for, at the end of the newest .log, with no batch behind. Anything
 //     else is a *CorruptionError.
-//   - After another boot the log is cut at the first batch that does not check out.
+//   - After another boot the log is cut at the first batch that does not check out; bytes behind a segment
+//     that ends where the next one begins are cut alone.
 //   - .ridx, .index and .timeindex are made again from the .log when they are missing, short or do not fit;
 //     a segment's first index comes from its .ridx, its predecessor or its .snap.
 //   - Side entries behind the last index belong to an append that did not happen and are deleted.
@@ -225,7 +226,7 @@ func (r *recovery) recoverSegment(s *segment, next int64) error {
 	if err := s.ridx.Truncate(ridxHeader + int64(s.n)*ridxSize); err != nil {
 		return err
 	}
-	if err := r.scan(s, size, next >= 0, old); err != nil {
+	if err := r.scan(s, size, next, old); err != nil {
 		return err
 	}
 	return r.flush(s, 0)

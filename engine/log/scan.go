@@ -76,16 +76,16 @@ func (r *batchReader) bytes(n int) ([]byte, error) {
 	return r.buf[r.pos-r.at:][:n], nil
 }
 
-// scan reads the segment from s.size on and adds what it finds. size is the file's, sealed says that another
-// segment follows, old is what the .ridx held from there on.
-func (r *recovery) scan(s *segment, size int64, sealed bool, old []ridxEntry) error {
+// scan reads the segment from s.size on and adds what it finds. size is the file's, next the base offset of the
+// segment that follows or -1, old is what the .ridx held from there on.
+func (r *recovery) scan(s *segment, size, next int64, old []ridxEntry) error {
 	in := &batchReader{f: s.log, name: s.name(extLog), size: size, pos: s.size}
 	from := s.n
 	for {
 		more, err := r.scanOne(in, s, old, from)
 		var stop *badBatch
 		if errors.As(err, &stop) {
-			return r.cutAt(in, s, stop.err, sealed)
+			return r.cutAt(in, s, stop.err, next)
 		}
 		if err != nil {
 			return err
@@ -115,7 +115,12 @@ func (r *recovery) scanOne(in *batchReader, s *segment, old []ridxEntry, from in
 		}
 		row.term = uint32(side.term)
 		r.take(s, row, r.end)
-		return !side.rolls || s.size == 0 || in.pos < in.size, nil
+		if ends := side.rolls && s.size > 0; ends && in.pos < in.size {
+			return false, &badBatch{errors.New("bytes behind the entry that ends the segment")}
+		} else if ends {
+			return false, nil
+		}
+		return true, nil
 	}
 	var was ridxEntry // what the .ridx said, if that fits here
 	if k := s.n - from; k < len(old) && old[k].pos == row.pos && old[k].rel == row.rel && uint64(old[k].term) >= max(r.lastTerm, 1) {
@@ -165,24 +170,29 @@ func (r *recovery) checkEnd(s *segment, entries int) error {
 }
 
 // cutAt handles bytes at in.pos that are no whole, right batch: cut there, or refuse.
-func (r *recovery) cutAt(in *batchReader, s *segment, bad error, sealed bool) error {
+func (r *recovery) cutAt(in *batchReader, s *segment, bad error, next int64) error {
 	damage := &CorruptionError{s.name(extLog), in.pos, bad.Error()}
-	if r.hasPoint && (r.point.segment > s.base || r.point.segment == s.base && in.pos < r.point.position) {
+	var torn *tornError
+	switch {
+	case !r.cfg.SameBoot && next >= 0 && r.end == next:
+		// A failed append's bytes, cut before the power was but not durably: the segment is complete.
+	case r.hasPoint && (r.point.segment > s.base || r.point.segment == s.base && in.pos < r.point.position):
 		return damage // it was synced once
-	}
-	if r.cfg.SameBoot {
-		var torn *tornError
-		if sealed || !errors.As(bad, &torn) {
-			return damage
-		}
+	case !r.cfg.SameBoot:
+		r.cut = true
+	case next >= 0 || !errors.As(bad, &torn):
+		return damage
+	default:
 		if whole, err := in.batchBehind(r.end); err != nil || whole {
 			return errors.Join(damage, err)
 		}
 	}
-	r.cut = true
 	r.report.CutBytes += in.size - in.pos
+	if err := s.log.Truncate(in.pos); err != nil {
+		return err
+	}
 	s.data.wrote()
-	return s.log.Truncate(in.pos)
+	return r.syncSegment(s)
 }
 
 // batchBehind looks for a whole batch with a right checksum anywhere behind pos: then the bytes at pos are

@@ -49,9 +49,25 @@ func (s *Slice) ReadAll(dst []byte) ([]byte, error) {
 
 // Slice returns whole batches from the one that holds offset from, all of them below limit and together at
 // most maxBytes, but with minOne at least one batch if any lies below limit. limit must be the end of a
-// batch that will not be truncated: a high watermark or last stable offset. At the limit the slice is
-// empty. ErrOutOfRange below the log start or above the end. The caller must Release the slice.
-func (l *Log) Slice(from, limit int64, maxBytes int, minOne bool) (*Slice, error) {
+// batch that will not be truncated: a high watermark or last stable offset. At the limit, and when nothing
+// fits, the slice is empty. ErrOutOfRange below the log start or above the end. The caller must Release the
+// slice.
+func (l *Log) Slice(from, limit int64, maxBytes int, minOne bool) (s *Slice, err error) {
+	err = l.stable(func() error {
+		if s != nil {
+			s.Release()
+		}
+		s, err = l.slice(from, limit, maxBytes, minOne)
+		return err
+	})
+	if err != nil && s != nil {
+		s.Release()
+		s = nil
+	}
+	return s, err
+}
+
+func (l *Log) slice(from, limit int64, maxBytes int, minOne bool) (*Slice, error) {
 	views, start, err := l.viewsFrom(from, &limit)
 	if err != nil {
 		return nil, err

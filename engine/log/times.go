@@ -15,6 +15,14 @@ var errStop = errors.New("stop")
 // OffsetForTimestamp returns the first record below limit whose timestamp is at least ts, with its offset,
 // timestamp and epoch; ok is false when there is none. limit as for Slice.
 func (l *Log) OffsetForTimestamp(ts, limit int64) (offset, timestamp int64, epoch int32, ok bool, err error) {
+	err = l.stable(func() error {
+		offset, timestamp, epoch, ok, err = l.offsetForTimestamp(ts, limit)
+		return err
+	})
+	return offset, timestamp, epoch, ok, err
+}
+
+func (l *Log) offsetForTimestamp(ts, limit int64) (offset, timestamp int64, epoch int32, ok bool, err error) {
 	views, start, err := l.allViews(&limit)
 	if err != nil {
 		return 0, 0, 0, false, err
@@ -49,6 +57,14 @@ func (l *Log) OffsetForTimestamp(ts, limit int64) (offset, timestamp int64, epoc
 
 // MaxTimestamp returns the first record with the largest timestamp below limit; (-1, -1) for an empty log.
 func (l *Log) MaxTimestamp(limit int64) (offset, ts int64, err error) {
+	err = l.stable(func() error {
+		offset, ts, err = l.maxTimestamp(limit)
+		return err
+	})
+	return offset, ts, err
+}
+
+func (l *Log) maxTimestamp(limit int64) (offset, ts int64, err error) {
 	views, start, err := l.allViews(&limit)
 	if err != nil {
 		return -1, -1, err
