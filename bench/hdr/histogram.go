@@ -87,3 +87,13 @@ func MergeHistograms(histograms ...*Histogram) *Histogram {
 	}
 	return &Histogram{sum}
 }
+
+// Above counts the samples greater than d, to three digits.
+func (h *Histogram) Above(d time.Duration) (n int64) {
+	for value, count := range h.h.ForEachBucket {
+		if time.Duration(value) > d {
+			n += count
+		}
+	}
+	return n
+}

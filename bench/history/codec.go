@@ -126,6 +126,9 @@ func (c *coder) next(b []byte, r *Record) ([]byte, error) {
 		r.Epoch = int32(uint32(d.uvarint())) - 1
 		took = int64(d.uvarint())
 	}
+	if p.sequence < 0 || p.sequence > MaxSequence || p.offset < 0 || p.offset > MaxOffset {
+		return nil, fmt.Errorf("sequence %d at offset %d is beyond the format's limits", p.sequence, p.offset)
+	}
 	c.at += d.varint()
 	r.At = time.Duration(c.at) * time.Microsecond
 	if r.Kind == EndAnswer {

@@ -57,14 +57,14 @@ func encodeHeader(h Header) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// Files lists the history files in dir by role, sorted by name.
+// Files lists the history files in dir by role, sorted by name. A directory without any is os.ErrNotExist.
 func Files(dir string) (map[string][]string, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+extension))
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("history: no %s files in %s", extension, dir)
+		return nil, fmt.Errorf("history: no %s files in %s: %w", extension, dir, os.ErrNotExist)
 	}
 	byRole := map[string][]string{}
 	for _, name := range names {

@@ -20,21 +20,21 @@ type Demand string
 // Demands.
 const (
 	MustBeZero    Demand = "must_be_zero"
-	Measured      Demand = "measured"       // counted and reported
-	NotApplicable Demand = "not_applicable" //
+	Measured      Demand = "measured" // counted and reported
+	NotApplicable Demand = "not_applicable"
 )
 
 // Options of Judge.
 type Options struct {
 	Guarantee scenario.Guarantee
-	Rules     []string // nil = all rules of the guarantee
-	Tolerate  []string
+	Rules     []string // nil = all rules
+	Tolerate  []string // rules that are reported but do not decide
 	MinAcked  int64
 	Drained   bool     // the final read reached every recorded end
 	Invalid   []string // what else makes the verdict inconclusive: an unproven fault, dropped history, ...
 }
 
-// A Verdict is the judgement of a trial.
+// A Verdict is the judgement of a trial. A violation outranks doubt: what was seen was seen.
 type Verdict struct {
 	Status  Status       `json:"status"`
 	Reasons []string     `json:"reasons,omitempty"` // why violated or inconclusive
@@ -51,7 +51,7 @@ type Totals struct {
 	Open       int64 `json:"open"`       // sent, no outcome recorded
 	Read       int64 `json:"read"`       // deliveries during the run
 	Drained    int64 `json:"drained"`    // deliveries of the final read
-	Recovered  int64 `json:"recovered"`  // unknown or open, and read in the end
+	Recovered  int64 `json:"recovered"`  // without acknowledgement, yet in the log
 	Lost       int64 `json:"lost"`       // acknowledged, proven absent (A4 + A6)
 	Unseen     int64 `json:"unseen"`     // acknowledged, neither read nor proven absent (A5)
 	Duplicates int64 `json:"duplicates"` // extra copies (A2)
@@ -70,30 +70,21 @@ type RuleResult struct {
 	Of          string           `json:"of"`      // what the denominator counts
 	Upper95     float64          `json:"upper95"` // upper bound of the share, one-sided 95 %
 	Shapes      map[string]int64 `json:"shapes,omitempty"`
-	Examples    []Example        `json:"examples,omitempty"` // at most 32
+	Examples    []Example        `json:"examples,omitempty"` // at most MaxExamples
 	Tolerated   bool             `json:"tolerated,omitempty"`
 }
+
+// MaxExamples is how many witnesses a rule keeps; counts are complete.
+const MaxExamples = 32
 
 // An Example is one witness of an anomaly.
 type Example struct {
 	Topic     string  `json:"topic"`
 	Partition int32   `json:"partition"`
-	Offset    int64   `json:"offset"` // -1 where there is none
-	Producer  int     `json:"producer"`
+	Offset    int64   `json:"offset"`   // -1 where there is none
+	Producer  int     `json:"producer"` // -1 where there is none
 	Session   int     `json:"session"`
 	Sequence  uint64  `json:"sequence"`
 	What      string  `json:"what"`
 	Seconds   float64 `json:"seconds"` // when, on the run's clock; -1 unknown
 }
-
-// Judge reads the history in dir and judges it.
-func Judge(dir string, o Options) (Verdict, error) { panic("soon") }
-
-// DemandOf is the verdict table: what guarantee g asks of rule id.
-func DemandOf(g scenario.Guarantee, id string) Demand { panic("soon") }
-
-// Describe names a rule and says in a sentence what it counts; ok is false for an unknown id.
-func Describe(id string) (name, what string, ok bool) { panic("soon") }
-
-// RuleIDs lists the rules in order.
-func RuleIDs() []string { panic("soon") }
