@@ -135,7 +135,7 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 	var said []string
 	for _, c := range r.Manifest.Cells {
 		var v []float64
-		for _, t := range r.Results.Valid() {
+		for _, t := range eligible(e.Metric, r) {
 			if x, ok := f(t, e.Phase); ok && t.Cell == c.ID {
 				v = append(v, x)
 			}
@@ -155,6 +155,15 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 		return undecided, "not measured"
 	}
 	return outcome, strings.Join(said, ", ")
+}
+
+// eligible are the trials that a metric is read from: a trial that is set aside
+// has no sound latency or rate, but its records were judged like any other's.
+func eligible(metric string, r *result.Run) []result.Trial {
+	if summed[metric] {
+		return r.Results.Trials
+	}
+	return r.Results.Valid()
 }
 
 func fold(metric string, v []float64) float64 {

@@ -229,7 +229,7 @@ func exitCode(r *result.Run) int {
 	if r.Results.Verdict == check.Violated {
 		return ExitViolation
 	}
-	if len(r.Results.Valid()) == 0 || unexcused(r.Results.Trials) {
+	if len(r.Results.Trials) == 0 || unexcused(r.Results.Trials) || !usable(r) {
 		return ExitUnusable
 	}
 	for _, e := range r.Results.Expectations {
@@ -238,6 +238,20 @@ func exitCode(r *result.Run) int {
 		}
 	}
 	return ExitPass
+}
+
+// usable says whether the run answers what it was asked: some trial is sound,
+// or all that was asked for are counts, which every trial answers.
+func usable(r *result.Run) bool {
+	if len(r.Results.Valid()) > 0 {
+		return true
+	}
+	for _, e := range r.Results.Expectations {
+		if e.Outcome == undecided {
+			return false
+		}
+	}
+	return len(r.Results.Expectations) > 0
 }
 
 // unexcused says whether a trial is inconclusive for another reason than a

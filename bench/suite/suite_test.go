@@ -89,6 +89,19 @@ func TestViolationsOutrankMissedThresholds(t *testing.T) {
 	}
 }
 
+func TestTrialSetAsideStillAnswersForItsRecords(t *testing.T) {
+	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{{ID: "a"}}}}
+	r.Results.Trials = []result.Trial{{Cell: "a", Invalid: []string{"too late"}, Check: check.Verdict{Status: check.Pass}}}
+	r.Results.Expectations = judgeExpectations([]scenario.Expect{{Raw: "violations == 0", Metric: "violations", Op: "=="}}, r)
+	if got := r.Results.Expectations[0].Outcome; got != met || exitCode(r) != ExitPass {
+		t.Errorf("outcome %s, exit code %d; want met and %d", got, exitCode(r), ExitPass)
+	}
+	r.Results.Expectations = judgeExpectations([]scenario.Expect{{Raw: "ack.p99 < 1ms", Metric: "ack.p99", Op: "<", Value: 0.001}}, r)
+	if got := exitCode(r); got != ExitUnusable {
+		t.Errorf("exit code %d, want %d: a latency of a trial that is set aside decides nothing", got, ExitUnusable)
+	}
+}
+
 func TestRatioIsMissedOnlyWhenItsWholeIntervalIsBeyond(t *testing.T) {
 	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{{ID: "a", Guarantee: "idempotent"}, {ID: "b", Guarantee: "at_least_once"}}}}
 	for i, v := range []float64{0.9, 1.0, 0.8, 0.7, 0.95, 0.85} {
