@@ -15,7 +15,7 @@ const HeaderBytes = 48
 
 // The header, little endian, drawn in docs/FORMATS.md:
 //
-//	0 "GL"  2 version  3 flags  4 CRC-32C of all that follows  8 run  16 producer  18 session
+//	0 "GL"  2 version  3 flags  4 CRC-32C of all other bytes  8 run  16 producer  18 session
 //	20 partition  24 lane sequence  32 intended time  40 value length  44 zero
 const (
 	payloadVersion = 1
@@ -48,7 +48,12 @@ func (h *header) seal(value []byte) {
 	le.PutUint64(value[32:], uint64(h.Intended))
 	le.PutUint32(value[40:], uint32(len(value)))
 	le.PutUint32(value[44:], 0)
-	le.PutUint32(value[4:], crc32.Checksum(value[8:], castagnoli))
+	le.PutUint32(value[4:], checksum(value))
+}
+
+// checksum covers everything but itself: a flipped flag must not hide a message.
+func checksum(value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(value[:4], castagnoli), castagnoli, value[8:])
 }
 
 // open reads a sealed value. ours is false where it does not look like a message of this harness, sound where its checksum fails.
@@ -59,7 +64,7 @@ func (h *header) open(value []byte) (ours, sound bool) {
 	le := binary.LittleEndian
 	*h = header{Flags: value[3], Run: le.Uint64(value[8:]), Producer: le.Uint16(value[16:]), Session: le.Uint16(value[18:]),
 		Partition: le.Uint32(value[20:]), Sequence: le.Uint64(value[24:]), Intended: time.Duration(le.Uint64(value[32:]))}
-	sound = le.Uint32(value[40:]) == uint32(len(value)) && le.Uint32(value[4:]) == crc32.Checksum(value[8:], castagnoli)
+	sound = le.Uint32(value[40:]) == uint32(len(value)) && le.Uint32(value[4:]) == checksum(value)
 	return true, sound
 }
 
