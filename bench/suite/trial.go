@@ -262,7 +262,6 @@ func (t *oneTrial) describe(plan load.Plan) {
 	out.Started, out.Faults, out.Leaders = o.Zero, t.events, t.leaders
 	for _, p := range o.Phases {
 		out.Phases = append(out.Phases, result.Span{Phase: p.Phase, Start: p.Start.Seconds(), End: p.End.Seconds()})
-		out.Seconds = max(out.Seconds, p.End.Seconds())
 		out.Counts.Slots += p.Slots
 		out.Counts.Sent += p.Sent
 		out.Counts.Acked += p.Acked
@@ -275,6 +274,9 @@ func (t *oneTrial) describe(plan load.Plan) {
 			out.Offered = float64(p.Slots) / (p.End - p.Start).Seconds()
 			out.Achieved = float64(p.Acked) / (p.End - p.Start).Seconds()
 		}
+	}
+	if n := len(o.Seconds); n > 0 {
+		out.Seconds = (o.Seconds[n-1].At + o.Ack.Interval()).Seconds()
 	}
 	out.Latency = map[string]map[string]result.Latency{"ack": t.byPhase(o.Ack), "visible": t.byPhase(o.Visible)}
 	out.Lateness = latencyOf(o.Late.All())
