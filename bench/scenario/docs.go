@@ -1,0 +1,157 @@
+package scenario
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+const docsHead = `<!-- Written by the scenario reader from its own vocabulary: go test ./bench/scenario -run Docs -update -->
+# Scenarios
+
+A scenario is a YAML file that asks a question of a broker: which guarantee, how much load, what breaks, what must hold. ` + "`mqbench validate FILE`" + `
+lists every mistake at once; ` + "`mqbench plan FILE`" + ` tells time and size; ` + "`mqbench run FILE`" + ` runs it.
+
+- **Strict.** Unknown keys, missing units and combinations that cannot be run are refused, with line, column and a suggestion. Keys marked
+  *later* are known and not supported yet.
+- **Units.** Durations: 250ms, 10s, 2m. Sizes: 512B, 64KiB, 1MiB. Rates: 5k/s. Counts may be written 100k or 2M.
+- **Sweeps.** Any single value may be given as a list; the scenario then expands into a matrix of cells, one for each combination.
+- **extends: other.yaml** puts this file over another one: mappings key by key, lists whole.
+- **-set key=value** overrides a key on the command line: ` + "`-set load.rate=5k/s`, `-set 'guarantee=[at_least_once, idempotent]'`, `-set topics.0.partitions=12`" + `.
+
+`
+
+const docsTail = `## Expectations
+
+Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key. Operators:
+< <= > >= == !=. Without a phase a line speaks of the whole measured part.
+
+| Metric | Unit |
+|---|---|
+%s
+## Checks
+
+| Rule | Counts |
+|---|---|
+%s
+Which rule must be zero depends on the guarantee; every zero is reported with its denominator and a 95 %% upper bound. docs/TESTING.md says how
+the rules themselves are tested.
+`
+
+// ruleNames say in a phrase what each rule counts; the rules themselves are in bench/check.
+var ruleNames = map[string]string{
+	"A1": "offsets that held two different messages, or one and then none", "A2": "further copies of a message",
+	"A3": "messages never sent, failed for certain, damaged, or in the wrong partition", "A4": "acknowledged messages absent below an offset that was read",
+	"A5": "acknowledged messages neither read nor proven absent: never a pass", "A6": "acknowledged messages beyond the end of the log",
+	"A7": "where in a producer's sequence the lost ones lie", "A9": "messages that stand before an earlier one of their producer and partition",
+	"A11": "end offsets that went back within an equal or rising leader epoch",
+}
+
+// Docs is docs/SCENARIOS.md.
+func Docs() []byte {
+	var b strings.Builder
+	b.WriteString(docsHead)
+	docsOf(&b, reflect.TypeFor[Scenario](), "", "The file")
+	var units, rules strings.Builder
+	for _, m := range Metrics() {
+		fmt.Fprintf(&units, "| `%s` | %s |\n", m, strings.ReplaceAll(string(metrics[m]), "_", " "))
+	}
+	for _, id := range RuleIDs() {
+		fmt.Fprintf(&rules, "| %s | %s |\n", id, ruleNames[id])
+	}
+	fmt.Fprintf(&b, docsTail, units.String(), rules.String())
+	return []byte(b.String())
+}
+
+// docsOf writes the table of one mapping, and then those of the mappings below it.
+func docsOf(b *strings.Builder, t reflect.Type, path, title string) {
+	fields, later := fieldsOf(t)
+	fmt.Fprintf(b, "## %s\n\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n", title)
+	for _, f := range fields {
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.name, kindOf(f), defaultOf(f), strings.ReplaceAll(meaning(f), "|", "\\|"))
+	}
+	if path == "" {
+		b.WriteString("| `extends` | file |  | The file that this one is put over. |\n")
+	}
+	for _, key := range later {
+		fmt.Fprintf(b, "| `%s` | *later* |  |  |\n", key)
+	}
+	b.WriteString("\n")
+	for _, f := range fields {
+		e := f.typ
+		at := join(path, f.name)
+		if e.Kind() == reflect.Slice {
+			e, at = e.Elem(), at+"[]"
+		}
+		if e.Kind() == reflect.Struct && !isScalar(e) {
+			docsOf(b, e, at, "`"+at+"`")
+		}
+	}
+}
+
+func meaning(f field) string {
+	m := f.tag.Get("doc")
+	if later := words(f.tag.Get("later")); len(later) > 0 {
+		m += " *Later:* " + strings.Join(later, ", ") + "."
+	}
+	return m
+}
+
+func kindOf(f field) string {
+	if enum := words(f.tag.Get("enum")); len(enum) > 0 {
+		return strings.Join(enum, ", ")
+	}
+	switch f.typ {
+	case reflect.TypeFor[time.Duration]():
+		return "duration"
+	case reflect.TypeFor[Size]():
+		return "size"
+	case reflect.TypeFor[Count]():
+		return "count"
+	case reflect.TypeFor[Rate]():
+		return "rate"
+	case reflect.TypeFor[SizeDist]():
+		return "size or distribution"
+	case reflect.TypeFor[At]():
+		return "moment"
+	case reflect.TypeFor[FaultTarget]():
+		return "target"
+	}
+	switch f.typ.Kind() {
+	case reflect.Slice:
+		return "list"
+	case reflect.Map:
+		return "keys of your own"
+	case reflect.Struct:
+		return "mapping"
+	case reflect.Bool:
+		return "true, false"
+	case reflect.String:
+		return "text"
+	case reflect.Float64:
+		return "number" + rangeOf(f)
+	}
+	return "whole number" + rangeOf(f)
+}
+
+func rangeOf(f field) string {
+	lo, hi := f.tag.Get("min"), f.tag.Get("max")
+	switch {
+	case lo != "" && hi != "":
+		return ", " + lo + " to " + hi
+	case lo != "":
+		return ", at least " + lo
+	}
+	return ""
+}
+
+func defaultOf(f field) string {
+	if f.tag.Get("required") != "" {
+		return "required"
+	}
+	if def := f.tag.Get("default"); def != "" && !strings.Contains(f.tag.Get("doc"), "Default:") {
+		return "`" + def + "`"
+	}
+	return ""
+}
