@@ -504,3 +504,26 @@ func TestDrainedNodesLoseNothing(t *testing.T) {
 		}
 	}
 }
+
+// A dead node's partitions are led by others at once: its death is known by broken connections, and the first survivor
+// campaigns as soon as the other one says the same.
+func TestFailoverTakesNoTimers(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *Config) { cfg.BalanceEvery = time.Hour })
+	const partitions = 12
+	c.create("t", partitions, 3, nil)
+	c.led("t", partitions)
+	victim := c.leader("t", 0)
+	before := len(victim.m.led())
+	began := time.Now()
+	c.net.Kill(victim.id)
+	victim.down = true // for leader(): nobody asks it any more
+	for p := range int32(partitions) {
+		c.produce("t", p, plain(1))
+	}
+	took := time.Since(began)
+	victim.down = false
+	t.Logf("%d leaderships moved and took a batch each after %v", before, took)
+	if took > 2*time.Second {
+		t.Errorf("failover took %v: a timer of raft must have fired", took)
+	}
+}

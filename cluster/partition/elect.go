@@ -17,6 +17,8 @@ const (
 	electIdle  = time.Second
 	// againAfter is how long a campaign may take before the replica tries again.
 	againAfter = 500 * time.Millisecond
+	// freshPatience multiplies the head starts in a new group: its first replica may still be creating many others.
+	freshPatience = 4
 	// askTimeout bounds one question to one peer.
 	askTimeout = 200 * time.Millisecond
 )
@@ -115,17 +117,22 @@ func (e *elector) turn(p *Partition, el *election, v *view, now time.Time) bool 
 		return false
 	}
 	wait := time.Duration(rank) * e.m.cfg.SuccessionDelay
-	if !el.orphan && !p.fresh {
+	switch {
+	case el.orphan:
+	case p.fresh:
+		wait *= freshPatience
+	default:
 		wait += e.m.cfg.StartGrace
 	}
 	return now.Sub(el.since) >= wait
 }
 
 func (e *elector) campaign(p *Partition, el *election, now time.Time) {
-	el.campaign = now
 	if err := p.group.Campaign(); err != nil {
-		e.m.logger.Debug("campaign", "partition", p.label, "error", err)
+		e.m.logger.Debug("campaign", "partition", p.label, "error", err) // tried again in the next round
+		return
 	}
+	el.campaign = now
 }
 
 // view is what this node knows about the others during one round.
