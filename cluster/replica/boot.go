@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gopherlog/cluster/rpc"
@@ -24,7 +25,15 @@ type bootRule struct {
 	checked uint64 // last index that a leader of that term or a later one confirmed
 
 	seeking bool // asks the other voters
+	longest bool // all voters are suspect and this log is the longest
+
+	// deference, until when (Unix nanoseconds), keeps a replica that was told
+	// of a longer log from campaigning before that one has.
+	deference atomic.Int64
 }
+
+// deferFor is how long the suspects give the one with the longest log.
+const deferFor = 10 * time.Second
 
 // askTimeout bounds one question to another voter.
 const askTimeout = time.Second
@@ -89,8 +98,22 @@ func (g *Group) mayVote() error {
 
 func (g *Group) mute() bool { return g.mayVote() != nil }
 
+var errDefers = errors.New("replica: leaves the election to a longer log")
+
+// mayAsk returns why this replica must not ask for votes.
+func (g *Group) mayAsk() error {
+	if err := g.mayVote(); err != nil {
+		return err
+	}
+	if g.now().UnixNano() < g.boot.deference.Load() {
+		return errDefers
+	}
+	return nil
+}
+
 // onLeaderEnd is told where the leader's log ends.
 func (g *Group) onLeaderEnd(_ rpc.ServerID, term, last uint64) {
+	g.boot.deference.Store(0)
 	if !g.suspect.Load() {
 		return
 	}
@@ -199,6 +222,7 @@ func (g *Group) onAsk(_ context.Context, _ rpc.NodeID, req []byte) ([]byte, erro
 	mine := g.place()
 	longest := place{be.Uint64(req[1:]), be.Uint64(req[9:])}
 	if req[0] == askTrust && g.suspect.Load() && !longest.less(mine) {
+		g.boot.deference.Store(g.now().Add(deferFor).UnixNano())
 		if err := g.trust("all voters lost power and elect the longest log"); err != nil {
 			return nil, err
 		}
@@ -229,22 +253,25 @@ func (g *Group) ask(to rpc.ServerID, op byte, p place) (suspect bool, theirs pla
 
 // seekLongest, called once a second while suspect without a leader, looks
 // whether all voters are suspect. Then nobody can vouch for anybody, and the
-// one with the longest log declares the suspicion over.
+// one with the longest log declares the suspicion over, and goes on telling so
+// until there is a leader.
 func (g *Group) seekLongest() {
-	if !g.suspect.Load() || g.status().Leader != "" {
-		return
-	}
 	b := &g.boot
+	leader := g.status().Leader
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.seeking {
+	if leader != "" {
+		b.longest = false
+	}
+	if leader != "" || b.seeking || !g.suspect.Load() && !b.longest {
 		return
 	}
 	b.seeking = true
+	longest := b.longest
 	g.wg.Add(1)
 	go func() {
 		defer g.wg.Done()
-		if err := g.electLongest(); err != nil {
+		if err := g.electLongest(longest); err != nil {
 			g.logger.Debug("suspect replica waits", "group", g.id, "because", err)
 		}
 		b.mu.Lock()
@@ -255,9 +282,33 @@ func (g *Group) seekLongest() {
 
 var errNotLongest = errors.New("another suspect has a longer log")
 
-func (g *Group) electLongest() error {
-	mine, peers := g.place(), g.voters()
-	for _, id := range peers {
+func (g *Group) electLongest(known bool) error {
+	mine := g.place()
+	if !known {
+		if err := g.checkLongest(mine); err != nil {
+			return err
+		}
+		g.boot.mu.Lock()
+		g.boot.longest = true
+		g.boot.mu.Unlock()
+		if err := g.trust("all voters lost power and this log is the longest"); err != nil {
+			return err
+		}
+	}
+	for _, id := range g.voters() {
+		if id != g.self {
+			// One that fails is told again; one that trusts itself already does
+			// not answer.
+			_, _, _ = g.ask(id, askTrust, mine)
+		}
+	}
+	return g.Campaign()
+}
+
+// checkLongest asks all other voters; nil means that all are suspect and none
+// has a longer log.
+func (g *Group) checkLongest(mine place) error {
+	for _, id := range g.voters() {
 		if id == g.self {
 			continue
 		}
@@ -271,16 +322,5 @@ func (g *Group) electLongest() error {
 			return errNotLongest
 		}
 	}
-	if err := g.trust("all voters lost power and this log is the longest"); err != nil {
-		return err
-	}
-	for _, id := range peers {
-		if id == g.self {
-			continue
-		}
-		if _, _, err := g.ask(id, askTrust, mine); err != nil {
-			return err
-		}
-	}
-	return g.Campaign()
+	return nil
 }

@@ -14,6 +14,7 @@ func (x *rigNode) losePower(seed uint64) {
 }
 
 func TestReplicaThatLostPowerDoesNotVoteUntilItHasCaughtUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(50, 1, "a")
@@ -47,6 +48,7 @@ func TestReplicaThatLostPowerDoesNotVoteUntilItHasCaughtUp(t *testing.T) {
 }
 
 func TestSuspicionSurvivesARestartOfTheProcess(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(10, 1, "a")
@@ -71,6 +73,7 @@ func TestSuspicionSurvivesARestartOfTheProcess(t *testing.T) {
 }
 
 func TestIdleLeaderIsEnoughToEndSuspicion(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(10, 1, "a")
@@ -81,6 +84,7 @@ func TestIdleLeaderIsEnoughToEndSuspicion(t *testing.T) {
 }
 
 func TestProcessKillAloneMakesNobodySuspect(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.lead(r.nodes[0]).produce(10, 1, "a")
 	r.converge()
@@ -93,6 +97,7 @@ func TestProcessKillAloneMakesNobodySuspect(t *testing.T) {
 }
 
 func TestSyncedReplicaIsNeverSuspect(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, func(o *rigOptions) { o.syncEach = true })
 	r.lead(r.nodes[0]).produce(10, 1, "a")
 	r.converge()
@@ -104,6 +109,7 @@ func TestSyncedReplicaIsNeverSuspect(t *testing.T) {
 }
 
 func TestSingleVoterServesAfterAPowerLoss(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	r.leader().produce(10, 1, "a")
 	r.nodes[0].losePower(5)
@@ -112,6 +118,7 @@ func TestSingleVoterServesAfterAPowerLoss(t *testing.T) {
 }
 
 func TestAllVotersLostPowerAndElectTheLongestLog(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		r := newRig(t, 3)
 		l := r.lead(r.nodes[0])
@@ -157,6 +164,7 @@ func TestAllVotersLostPowerAndElectTheLongestLog(t *testing.T) {
 }
 
 func TestOperatorCanEndSuspicion(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.lead(r.nodes[0]).produce(10, 1, "a")
 	r.converge()

@@ -90,7 +90,7 @@ func OpenControl(cfg ControlConfig) (*Control, error) {
 	c.lastIndex = c.log.last
 	c.host.logs, c.host.stable, c.host.snaps, c.host.fsm = c.log, stable, c.snap, &controlFSM{c}
 	c.host.config, c.host.attach = c.raftConfig, c.attachNode
-	c.host.founders, c.host.mayVote = cfg.Bootstrap, c.mayVote
+	c.host.founders, c.host.mayAsk = cfg.Bootstrap, c.mayVote
 	if err := c.start(); err != nil {
 		return nil, err
 	}

@@ -129,6 +129,7 @@ func (c *controlRig) agree() {
 }
 
 func TestControlGroupOfOneAppliesAndRestarts(t *testing.T) {
+	t.Parallel()
 	c := newControlRig(t, 1, 1)
 	for i := range 20 {
 		c.apply(fmt.Sprint("cmd", i))
@@ -148,6 +149,7 @@ func TestControlGroupOfOneAppliesAndRestarts(t *testing.T) {
 }
 
 func TestControlGroupGrowsFromOneToThree(t *testing.T) {
+	t.Parallel()
 	c := newControlRig(t, 3, 1)
 	c.apply("first")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -174,6 +176,7 @@ func TestControlGroupGrowsFromOneToThree(t *testing.T) {
 }
 
 func TestControlGroupSurvivesPowerLossOfAll(t *testing.T) {
+	t.Parallel()
 	c := newControlRig(t, 3, 3)
 	for i := range 10 {
 		c.apply(fmt.Sprint("cmd", i))
@@ -197,6 +200,7 @@ func TestControlGroupSurvivesPowerLossOfAll(t *testing.T) {
 }
 
 func TestControlSnapshotReplacesALogTail(t *testing.T) {
+	t.Parallel()
 	c := newControlRig(t, 3, 3)
 	c.apply("a")
 	c.agree()

@@ -69,7 +69,7 @@ func (c *core) init() {
 // mayCampaign answers a request to campaign at once: only a follower may.
 func (c *core) mayCampaign() bool {
 	r := c.raft()
-	return r != nil && r.State() == raft.Follower && !c.sealed.Load() && !c.suspect.Load()
+	return r != nil && r.State() == raft.Follower && c.mayAsk() == nil
 }
 
 // stir wakes the loop.

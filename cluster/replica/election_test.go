@@ -48,6 +48,7 @@ func TestSettingsThatBreakTheLibraryStayOff(t *testing.T) {
 }
 
 func TestFirstProducedOffsetIsZeroAndStaysDenseAcrossElections(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.leader()
 	o := l.send(batch(2, "first"))
@@ -68,6 +69,7 @@ func TestFirstProducedOffsetIsZeroAndStaysDenseAcrossElections(t *testing.T) {
 }
 
 func TestEveryTermsFirstEntryRecordsItsEpoch(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.lead(r.nodes[0]).produce(2, 1, "a")
 	var silent []uint64 // terms in which nothing was produced
@@ -91,6 +93,7 @@ func TestEveryTermsFirstEntryRecordsItsEpoch(t *testing.T) {
 }
 
 func TestOnlyFoundersBootstrap(t *testing.T) {
+	t.Parallel()
 	r := newBareRig(t, 2)
 	t.Cleanup(r.close)
 	for _, x := range r.nodes {
@@ -120,6 +123,7 @@ func TestOnlyFoundersBootstrap(t *testing.T) {
 }
 
 func TestRestartFromACopyKeepsTheMembership(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.leader()
 	l.produce(20, 1, "a")
@@ -149,6 +153,7 @@ func TestRestartFromACopyKeepsTheMembership(t *testing.T) {
 }
 
 func TestLeaderServesOnlyAfterEverythingBeforeItsTermIsApplied(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(5, 1, "a")
@@ -176,6 +181,7 @@ func TestLeaderServesOnlyAfterEverythingBeforeItsTermIsApplied(t *testing.T) {
 }
 
 func TestWatchersSeeLeadershipComeAndGo(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	events := make(chan Status, 100)
 	r.nodes[0].g.Watch(func(s Status) {
@@ -206,6 +212,7 @@ func TestWatchersSeeLeadershipComeAndGo(t *testing.T) {
 }
 
 func TestTransferMovesLeadershipAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	var all []*pending
@@ -246,6 +253,7 @@ func TestTransferMovesLeadershipAndLosesNothing(t *testing.T) {
 }
 
 func TestFailedTransferLeavesAWorkingLeader(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(1, 1, "a")

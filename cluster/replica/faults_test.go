@@ -16,6 +16,7 @@ import (
 )
 
 func TestRandomIsolationLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -93,6 +94,7 @@ func TestRandomIsolationLosesAndRepeatsNothing(t *testing.T) {
 }
 
 func TestPowerLossAtEveryFileOperationKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	for k := 1; k <= 60; k += 2 {
 		powerLossAt(t, k)
 	}
@@ -147,6 +149,7 @@ func powerLossAt(t *testing.T, k int) {
 }
 
 func TestKilledReplicasComeBackWithEqualLogs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, smallSegments)
 	for round := range 6 {
 		l := r.leader()

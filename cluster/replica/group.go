@@ -54,7 +54,7 @@ func Open(cfg Config) (*Group, error) {
 	g.stable = newStableStore(cfg.KV, func(name string) []byte { return kv.StableKey(key, name) }, g.mayVote, g.failAndExit)
 	g.host.logs, g.host.stable, g.host.snaps, g.host.fsm = &groupLog{g: g}, g.stable, &groupSnapshots{g}, &groupFSM{g}
 	g.host.config, g.host.attach, g.host.founders = g.raftConfig, g.attachNode, cfg.Bootstrap
-	g.host.mayVote = g.mayVote
+	g.host.mayAsk = g.mayAsk
 	if err := g.start(); err != nil {
 		return nil, fmt.Errorf("open replica %s of %v: %w", cfg.Self, cfg.ID, err)
 	}
@@ -167,7 +167,7 @@ func (g *Group) Members() []Member { return g.members() }
 // Campaign makes this replica ask for leadership at once, although it may know
 // a leader. Only a follower that may vote does so.
 func (g *Group) Campaign() error {
-	if err := g.mayVote(); err != nil {
+	if err := g.mayAsk(); err != nil {
 		return err
 	}
 	return g.node.TimeoutNow(g.id, g.self)

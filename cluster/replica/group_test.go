@@ -6,6 +6,7 @@ import (
 )
 
 func TestThreeReplicasCommitTheSameBytes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.leader()
 	l.produce(200, 3, "a")

@@ -27,8 +27,8 @@ type host struct {
 	founders []rpc.ServerID
 	// attach opens the group's transport handle for one instance.
 	attach func() rpc.GroupTransport
-	// mayVote returns why this replica must not vote or campaign, nil if it may.
-	mayVote func() error
+	// mayAsk returns why this replica must not ask for votes, nil if it may.
+	mayAsk func() error
 	// changed is called on the goroutine that changed raft's state: raft's
 	// main goroutine, or whoever shuts down. It must not block.
 	changed func(r *raft.Raft, s raft.RaftState)

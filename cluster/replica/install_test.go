@@ -38,6 +38,7 @@ func smallSegments(o *rigOptions) { o.segmentBytes = 4 << 10 }
 var filler = string(bytes.Repeat([]byte("f"), 300))
 
 func TestFollowerWithAStaleTailBeyondTheLogStartCatchesUpAfterOneSnapshot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, smallSegments)
 	old := r.lead(r.nodes[0])
 	old.produce(5, 1, filler)
@@ -86,6 +87,7 @@ func TestFollowerWithAStaleTailBeyondTheLogStartCatchesUpAfterOneSnapshot(t *tes
 }
 
 func TestWipedReplicaRefillsFromTheLogStartByteForByte(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, smallSegments)
 	l := r.lead(r.nodes[0])
 	l.produce(60, 2, filler)
@@ -124,6 +126,7 @@ func TestWipedReplicaRefillsFromTheLogStartByteForByte(t *testing.T) {
 }
 
 func TestRetentionDuringALaggardsCatchUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, smallSegments)
 	l := r.lead(r.nodes[0])
 	l.produce(10, 1, filler)
@@ -152,6 +155,7 @@ func TestRetentionDuringALaggardsCatchUp(t *testing.T) {
 }
 
 func TestRestartCopyAheadOfTheLogIsNotUsed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	x := r.leader()
 	x.produce(10, 1, "a")
@@ -172,6 +176,7 @@ func TestRestartCopyAheadOfTheLogIsNotUsed(t *testing.T) {
 }
 
 func TestSegmentSnapshotHoldsTheStateExactlyAtTheSegmentsEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1, smallSegments)
 	x := r.leader()
 	for range 50 {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestBurstThatFillsTheInflightLimitDoesNotWaitForTheCommitTimer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, func(o *rigOptions) { o.timers.Commit = 10 * time.Minute })
 	l := r.lead(r.nodes[0])
 	l.produce(4096, 1, "burst")
@@ -20,6 +21,7 @@ func TestBurstThatFillsTheInflightLimitDoesNotWaitForTheCommitTimer(t *testing.T
 }
 
 func TestProposalsStuckInRaftsChannelAreFailedWhenTheTermEnds(t *testing.T) {
+	t.Parallel()
 	var f faults
 	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
 	l := r.lead(r.nodes[0])
@@ -55,8 +57,9 @@ func TestProposalsStuckInRaftsChannelAreFailedWhenTheTermEnds(t *testing.T) {
 	r.lead(l).produce(2, 1, "c")
 	r.converge()
 	for i, o := range queued {
-		if out := o.wait(t); !errors.Is(out.err, ErrNotLeader) {
-			t.Errorf("queued proposal %d says %v, want ErrNotLeader", i, out.err)
+		// Raft may have stored some before it learnt of the newer term.
+		if out := o.wait(t); !errors.Is(out.err, ErrNotLeader) && !errors.Is(out.err, ErrLost) {
+			t.Errorf("queued proposal %d says %v, want ErrNotLeader or ErrLost", i, out.err)
 		}
 		select {
 		case x := <-o.done:
@@ -64,13 +67,14 @@ func TestProposalsStuckInRaftsChannelAreFailedWhenTheTermEnds(t *testing.T) {
 		default:
 		}
 	}
-	if end := l.log.EndOffset(); end != 7 && end != 8 {
-		t.Errorf("log ends at %d; 7 batches were acknowledged and at most one more may be there", end)
+	if end := l.log.EndOffset(); end != 7 {
+		t.Errorf("log ends at %d, want the 7 batches that were acknowledged", end)
 	}
 	r.check()
 }
 
 func TestRetriesByTheNextLeaderNeitherDuplicateNorSkip(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	// Each value is proposed until acknowledged, one at a time, with the log as
 	// the judge of duplicates, as a producer with sequence numbers does it.
@@ -105,6 +109,7 @@ func TestRetriesByTheNextLeaderNeitherDuplicateNorSkip(t *testing.T) {
 }
 
 func TestSlowStateMachineStopsProposersWithoutDeadlock(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.fsm.mu.Lock() // applies nothing
@@ -135,6 +140,7 @@ func TestSlowStateMachineStopsProposersWithoutDeadlock(t *testing.T) {
 }
 
 func TestAppendHookComesBeforeTheCommit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	for _, x := range r.nodes[1:] {
@@ -161,6 +167,7 @@ func TestAppendHookComesBeforeTheCommit(t *testing.T) {
 }
 
 func TestWaitersAboveTheMajorityWaitForThatManyReplicas(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(1, 1, "a")

@@ -44,6 +44,7 @@ func (f *faults) set(id rpc.NodeID, h func(vfs.Call) error) {
 func isSegment(c vfs.Call) bool { return strings.HasSuffix(c.Path, ".log") }
 
 func TestLeaderWithAHungDiskIsReplaced(t *testing.T) {
+	t.Parallel()
 	var f faults
 	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
 	l := r.lead(r.nodes[0])
@@ -77,6 +78,7 @@ func TestLeaderWithAHungDiskIsReplaced(t *testing.T) {
 }
 
 func TestFullDiskOnTheLeaderLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	var f faults
 	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
 	l := r.lead(r.nodes[0])
@@ -108,6 +110,7 @@ func TestFullDiskOnTheLeaderLeavesNoTrace(t *testing.T) {
 }
 
 func TestFollowerWithAFullDiskCatchesUpWhenThereIsSpace(t *testing.T) {
+	t.Parallel()
 	var f faults
 	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
 	l := r.lead(r.nodes[0])
@@ -126,6 +129,7 @@ func TestFollowerWithAFullDiskCatchesUpWhenThereIsSpace(t *testing.T) {
 }
 
 func TestFailedSyncTakesTheReplicaOutForGood(t *testing.T) {
+	t.Parallel()
 	var f faults
 	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS, o.syncEach = f.wrap, true })
 	l := r.lead(r.nodes[0])
@@ -150,6 +154,7 @@ func TestFailedSyncTakesTheReplicaOutForGood(t *testing.T) {
 }
 
 func TestDamagedEntryEndsOneGroupAndNotTheProcess(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, smallSegments)
 	l := r.lead(r.nodes[0])
 	l.produce(100, 1, filler)
@@ -233,6 +238,7 @@ func (s *secondGroup) produce1(t *testing.T) bool {
 }
 
 func TestClosingOneGroupLeavesTheOthersOfTheNode(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	x := r.leader()
 	other := newSecondGroup(t, x)

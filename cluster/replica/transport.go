@@ -22,7 +22,7 @@ func (t *guarded) SetHeartbeatHandler(func(raft.RPC)) { t.host.booting.Store(fal
 
 // RequestVote refuses while the replica must not campaign.
 func (t *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := t.host.mayVote(); err != nil {
+	if err := t.host.mayAsk(); err != nil {
 		return err
 	}
 	return t.GroupTransport.RequestVote(id, to, args, resp)
@@ -30,7 +30,7 @@ func (t *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raf
 
 // RequestPreVote refuses while the replica must not campaign.
 func (t *guarded) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := t.host.mayVote(); err != nil {
+	if err := t.host.mayAsk(); err != nil {
 		return err
 	}
 	return t.GroupTransport.RequestPreVote(id, to, args, resp)
