@@ -41,7 +41,7 @@ func TestRequestArrivesAsItWasSent(t *testing.T) {
 		if err != nil || !resp.Success || resp.LastLog != 9 {
 			t.Fatalf("answer %+v, %v", resp, err)
 		}
-		if diff := cmp.Diff([]*raft.AppendEntriesRequest{want}, parts); diff != "" {
+		if diff := cmp.Diff([]*raft.AppendEntriesRequest{want}, parts, cmp.Comparer(bytes.Equal)); diff != "" {
 			t.Error(diff)
 		}
 	})
