@@ -23,10 +23,6 @@ const afterFault = 10 * time.Second
 
 // outages lays the gaps of each partition to the faults around which they began.
 func (t *oneTrial) outages() []result.Outage {
-	var probed []load.Outage
-	if t.prober != nil {
-		probed = t.prober.Stop(shortestGap)
-	}
 	var out []result.Outage
 	for i, e := range t.events {
 		if e.Injected.IsZero() {
@@ -43,7 +39,7 @@ func (t *oneTrial) outages() []result.Outage {
 				name := t.prefix() + topic.Name
 				o := result.Outage{Fault: i, Topic: name, Partition: p, Load: longest(t.outcome.Outages, name, p, from, to), Prober: -1}
 				if t.prober != nil && t.isProbed(name, p) {
-					o.Prober = longest(probed, name, p, from, to)
+					o.Prober = longest(t.probed, name, p, from, to)
 				}
 				o.Affected = hit == "all" || t.hits(i, topic.Name, p)
 				out = append(out, o)

@@ -111,6 +111,7 @@ type oneTrial struct {
 	events  []fault.Event
 	leaders []result.LeaderChange
 	samples []target.Sample
+	probed  []load.Outage
 }
 
 func (t *oneTrial) execute(ctx context.Context, seed int64) error {
@@ -181,7 +182,7 @@ func (t *oneTrial) watchers(ctx context.Context, plan load.Plan) func() {
 		target.Watch(ctx, t.target, samplePeriod, func(s target.Sample) { t.samples = append(t.samples, s) })
 	})
 	if plans := t.faultPlans(); len(plans) > 0 {
-		t.startProber(ctx, plan)
+		t.startProber(ctx, &wg, plan)
 		env := &fault.Env{Target: t.target, Roles: prefixed{t.driver, t.prefix()}, Net: t.Net, NetReason: t.NetReason}
 		after(func() { t.events = fault.Run(ctx, env, t.clock.Zero(), plans, t.Progress.TrialFault) })
 	}
@@ -210,7 +211,7 @@ func (t *oneTrial) faultPlans() []fault.Plan {
 
 // startProber measures the system's part of an outage, on every partition that
 // some fault may hit, with connections of its own.
-func (t *oneTrial) startProber(ctx context.Context, plan load.Plan) {
+func (t *oneTrial) startProber(ctx context.Context, wg *sync.WaitGroup, plan load.Plan) {
 	cfg := load.ProbeConfig{Nodes: t.target.Bootstrap(), RunID: plan.RunID, Acks: -1, Clock: t.clock}
 	seen := map[history.Partition]bool{}
 	for _, f := range t.cell.Faults {
@@ -229,6 +230,10 @@ func (t *oneTrial) startProber(ctx context.Context, plan load.Plan) {
 		return
 	}
 	t.prober = p
+	wg.Go(func() { // probes are writes: none may come while the final read looks for the end
+		_ = t.clock.SleepUntil(ctx, t.cell.Phases.End(scenario.PhaseRecovery)) // an interrupted trial stops it too
+		t.probed = p.Stop(shortestGap)
+	})
 }
 
 // followLeaders notes every change of leadership that metadata shows.
