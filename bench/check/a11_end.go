@@ -7,12 +7,16 @@ import (
 	"gopherlog/bench/history"
 )
 
-// judgeEnds is rule A11, and keeps the last answer of each partition. Answers are compared only where one was known before the other was
+// judgeEnds is rule A11, and keeps where each partition ends, and where retention let it start. Answers are compared only where one was known before the other was
 // asked, and where the later leader epoch is the same or greater: a deposed leader that wakes up tells the end it knew.
 func judgeEnds(l *ledger, found map[string]*finding) error {
 	byPartition := make([][]history.Record, len(l.partitions))
 	var f finding
 	err := l.each(history.RoleEnds, func(r *history.Record) {
+		if r.Kind == history.StartAnswer {
+			l.start[r.Partition] = max(l.start[r.Partition], r.Offset)
+			return
+		}
 		byPartition[r.Partition] = append(byPartition[r.Partition], *r)
 		f.of++
 	})

@@ -46,6 +46,9 @@ func judgeLoss(l *ledger, found map[string]*finding) error {
 			}
 			l.witnesses.unacked(r, a)
 			switch {
+			case r.Offset >= 0 && r.Offset < l.start[r.Partition]:
+				l.totals.Expired++
+				return
 			case a4.proves(l, r):
 				a4.count(l, r)
 			case a6.proves(l, r):

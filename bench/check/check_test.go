@@ -288,6 +288,10 @@ func TestCleanHistoriesPass(t *testing.T) {
 			last.Epoch, last.Offset, last.Asked, last.At = 0, 3, 50*time.Millisecond, 51*time.Millisecond
 			w.ends = append([]history.Record{last}, w.ends...)
 		},
+		"retention deleted the head of a partition": func(w *world) {
+			w.drain = slices.DeleteFunc(w.drain, func(r history.Record) bool { return r.Partition == 1 && r.Offset < 300 })
+			w.ends = append(w.ends, history.Record{Kind: history.StartAnswer, Partition: 1, Offset: 300, Epoch: 1, Asked: time.Hour, At: time.Hour})
+		},
 		"end answers that overlap": func(w *world) {
 			a := w.ends[len(w.ends)-1]
 			a.Offset, a.Asked, a.At = a.Offset-5, a.Asked-time.Second, a.At+time.Second

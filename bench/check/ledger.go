@@ -57,6 +57,7 @@ type ledger struct {
 	lanes    []*lane
 	next     []int64 // by partition: where the final read stands
 	end      []int64 // by partition: the last answer for its end; -1 none
+	start    []int64 // by partition: below it retention has deleted
 
 	witnesses witnesses
 	totals    Totals
@@ -85,7 +86,7 @@ func newLedger(dir string, drained bool) (*ledger, error) {
 	}
 	n := len(l.partitions)
 	l.witnesses = newWitnesses(n)
-	l.byPlace, l.next, l.end = make([][]*lane, n), make([]int64, n), make([]int64, n)
+	l.byPlace, l.next, l.end, l.start = make([][]*lane, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range l.end {
 		l.end[i] = -1
 	}

@@ -55,6 +55,7 @@ type Totals struct {
 	Lost       int64 `json:"lost"`       // acknowledged, proven absent (A4 + A6)
 	Unseen     int64 `json:"unseen"`     // acknowledged, neither read nor proven absent (A5)
 	Duplicates int64 `json:"duplicates"` // extra copies (A2)
+	Expired    int64 `json:"expired"`    // acknowledged, and deleted by retention before the final read
 	Lanes      int   `json:"lanes"`
 	Partitions int   `json:"partitions"`
 }

@@ -27,6 +27,8 @@ type coder struct {
 // place is the last sequence and offset of one partition within the block.
 type place struct{ sequence, offset int64 }
 
+func (r *Record) isAnswer() bool { return r.Kind >= EndAnswer }
+
 func newCoder(partitions int) *coder { return &coder{places: make([]place, partitions)} }
 
 func (c *coder) reset() {
@@ -38,7 +40,7 @@ func (c *coder) reset() {
 func (c *coder) append(b []byte, r *Record) []byte {
 	c.mustFit(r)
 	tag := byte(r.Kind)
-	lane := r.Kind != EndAnswer && (!c.lane || c.producer != r.Producer || c.session != r.Session)
+	lane := !r.isAnswer() && (!c.lane || c.producer != r.Producer || c.session != r.Session)
 	if lane {
 		tag |= tagLane
 	}
@@ -59,7 +61,7 @@ func (c *coder) append(b []byte, r *Record) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(r.Partition))
 	p := &c.places[r.Partition]
-	if r.Kind != EndAnswer {
+	if !r.isAnswer() {
 		b = binary.AppendVarint(b, int64(r.Sequence)-p.sequence)
 		p.sequence = int64(r.Sequence)
 	}
@@ -70,7 +72,7 @@ func (c *coder) append(b []byte, r *Record) []byte {
 		b = binary.AppendVarint(b, r.Offset-p.offset)
 		p.offset = r.Offset
 	}
-	if r.Kind == EndAnswer {
+	if r.isAnswer() {
 		b = binary.AppendUvarint(b, uint64(uint32(r.Epoch+1)))
 		b = binary.AppendUvarint(b, uint64((r.At-r.Asked)/time.Microsecond))
 	}
@@ -93,7 +95,7 @@ func (c *coder) next(b []byte, r *Record) ([]byte, error) {
 	d := decoder{b: b}
 	tag := d.byte()
 	*r = Record{Kind: Kind(tag & tagKind), Offset: -1}
-	if r.Kind < Sent || r.Kind > EndAnswer {
+	if r.Kind < Sent || r.Kind > StartAnswer {
 		return nil, fmt.Errorf("unknown record kind %d", r.Kind)
 	}
 	if tag&tagLane != 0 {
@@ -104,7 +106,7 @@ func (c *coder) next(b []byte, r *Record) ([]byte, error) {
 		return nil, fmt.Errorf("partition %d of %d", r.Partition, len(c.places))
 	}
 	p := &c.places[r.Partition]
-	if r.Kind != EndAnswer {
+	if !r.isAnswer() {
 		r.Producer, r.Session = c.producer, c.session
 		p.sequence += d.varint()
 		r.Sequence = uint64(p.sequence)
@@ -122,7 +124,7 @@ func (c *coder) next(b []byte, r *Record) ([]byte, error) {
 		r.Offset = p.offset
 	}
 	var took int64
-	if r.Kind == EndAnswer {
+	if r.isAnswer() {
 		r.Epoch = int32(uint32(d.uvarint())) - 1
 		took = int64(d.uvarint())
 	}
@@ -131,7 +133,7 @@ func (c *coder) next(b []byte, r *Record) ([]byte, error) {
 	}
 	c.at += d.varint()
 	r.At = time.Duration(c.at) * time.Microsecond
-	if r.Kind == EndAnswer {
+	if r.isAnswer() {
 		r.Asked = r.At - time.Duration(took)*time.Microsecond
 	}
 	return d.b, d.err

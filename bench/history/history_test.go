@@ -48,14 +48,14 @@ func TestARecordIsReadBackAsItWasWritten(t *testing.T) {
 
 func TestNoRecordTakesMoreThanTwentyFourBytes(t *testing.T) {
 	far := Record{Producer: MaxProducer, Session: MaxSession, Partition: MaxPartition, Sequence: MaxSequence, Offset: MaxOffset, At: MaxTime}
-	for _, kind := range []Kind{Sent, Outcome, Delivered, EndAnswer} {
+	for _, kind := range []Kind{Sent, Outcome, Delivered, EndAnswer, StartAnswer} {
 		for _, result := range []Result{OK, Failed, Unknown} {
 			r := far
 			r.Kind = kind
 			switch kind {
 			case Outcome:
 				r.Result = result
-			case EndAnswer:
+			case EndAnswer, StartAnswer:
 				r.Epoch = 1<<31 - 2
 				r.Asked = r.At - 30*time.Second
 			}
@@ -201,8 +201,8 @@ func readAll(t testing.TB, path string) ([]Record, error) {
 
 func randomRecord(rnd *rand.Rand) Record {
 	at := time.Duration(rnd.Int64N(int64(MaxTime/time.Microsecond))) * time.Microsecond
-	r := Record{Kind: Kind(1 + rnd.IntN(4)), Partition: uint32(rnd.IntN(3)), Offset: -1, At: at}
-	if r.Kind == EndAnswer {
+	r := Record{Kind: Kind(1 + rnd.IntN(5)), Partition: uint32(rnd.IntN(3)), Offset: -1, At: at}
+	if r.isAnswer() {
 		r.Offset, r.Epoch = rnd.Int64N(MaxOffset), rnd.Int32()-1
 		r.Asked = at - time.Duration(rnd.Int64N(1000))*time.Microsecond
 		return r

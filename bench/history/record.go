@@ -13,6 +13,8 @@ const (
 	Outcome   Kind = 2 // the client reported what came of it
 	Delivered Kind = 3 // a consumer read it
 	EndAnswer Kind = 4 // a broker told the end offset of a partition
+
+	StartAnswer Kind = 5 // a broker told the first offset that retention left in a partition
 )
 
 // A Result is what is known of a send.
@@ -55,9 +57,9 @@ type Record struct {
 	Session   uint16        // same: incarnation of that producer
 	Partition uint32        // index into Header.Partitions; Delivered: where it was read
 	Sequence  uint64        // Sent, Outcome, Delivered: position in its lane (producer, session, partition)
-	Offset    int64         // Outcome that is OK (-1 unknown), Delivered, EndAnswer
-	Epoch     int32         // EndAnswer: leader epoch, -1 unknown
-	Asked     time.Duration // EndAnswer: when it was asked
+	Offset    int64         // Outcome that is OK (-1 unknown), Delivered, answers
+	Epoch     int32         // answers: leader epoch, -1 unknown
+	Asked     time.Duration // answers: when it was asked
 	At        time.Duration // Sent: intended time; else when it was known
 }
 
@@ -67,7 +69,7 @@ const (
 	RoleAcks  = "acks"  // Outcome records of one producer
 	RoleReads = "reads" // Delivered records of a consumer during the run
 	RoleDrain = "drain" // Delivered records of the fresh client that reads everything at the end
-	RoleEnds  = "ends"  // EndAnswer records
+	RoleEnds  = "ends"  // EndAnswer and StartAnswer records
 )
 
 // A Header begins each file.

@@ -40,6 +40,7 @@ func (r *runner) drain(ctx context.Context, answers *history.Stream) Drain {
 	fresh := newReader(r, c, stream)
 	fresh.start()
 	targets, complete := r.reach(limit, fresh, answers)
+	r.askAll(limit, history.StartAnswer, r.driver.StartOffsets, answers) // what retention deleted meanwhile is not lost
 	r.catchUp(limit, targets)
 	fresh.stop()
 	out := Drain{Complete: complete, Took: time.Since(begin)}
@@ -58,7 +59,7 @@ func (r *runner) drain(ctx context.Context, answers *history.Stream) Drain {
 
 // reach waits until the positions passed the ends, and the ends stayed.
 func (r *runner) reach(ctx context.Context, fresh *reader, answers *history.Stream) (targets []int64, complete bool) {
-	targets = r.askAll(ctx, answers)
+	targets = r.askAll(ctx, history.EndAnswer, r.driver.EndOffsets, answers)
 	for {
 		if !wait(ctx, func() bool { return passed(fresh, targets) }) {
 			return targets, false
@@ -66,7 +67,7 @@ func (r *runner) reach(ctx context.Context, fresh *reader, answers *history.Stre
 		if r.beyondEnd(targets) && !pause(ctx, drainConfirm) { // an acknowledged offset is missing: give a stale answer time to mend
 			return targets, false
 		}
-		again := r.askAll(ctx, answers)
+		again := r.askAll(ctx, history.EndAnswer, r.driver.EndOffsets, answers)
 		if same(again, targets) {
 			return targets, !missing(targets)
 		}
@@ -74,12 +75,12 @@ func (r *runner) reach(ctx context.Context, fresh *reader, answers *history.Stre
 	}
 }
 
-// askAll asks until every partition told its end, or ctx ends.
-func (r *runner) askAll(ctx context.Context, answers *history.Stream) []int64 {
+// askAll asks until every partition answered, or ctx ends.
+func (r *runner) askAll(ctx context.Context, kind history.Kind, question func(context.Context, string) (map[int32]OffsetAnswer, error), answers *history.Stream) []int64 {
 	targets := make([]int64, len(r.places))
 	for {
 		ask, cancel := context.WithTimeout(ctx, drainPatience)
-		for i, end := range r.ends(ask, answers) {
+		for i, end := range r.ask(ask, kind, question, answers) {
 			targets[i] = end
 		}
 		cancel()

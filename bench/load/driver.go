@@ -17,6 +17,8 @@ type Driver interface {
 	NewConsumer(ctx context.Context, cfg ConsumerConfig) (Consumer, error)
 	// EndOffsets asks each partition's leader for its end. Partitions that gave no answer are absent.
 	EndOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
+	// StartOffsets asks each partition's leader for the first offset that retention left. Partitions that gave no answer are absent.
+	StartOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
 	// Leaders names each partition's leader by node id; -1 where there is none.
 	Leaders(ctx context.Context, topic string) (map[int32]int32, error)
 	// TopicConfig reads back the topic's effective configuration.
@@ -34,7 +36,7 @@ type TopicSpec struct {
 	Config            map[string]string
 }
 
-// An OffsetAnswer is a partition's end offset as its leader told it.
+// An OffsetAnswer is a partition's end or start offset as its leader told it.
 type OffsetAnswer struct {
 	Offset      int64
 	LeaderEpoch int32 // -1 unknown

@@ -174,8 +174,17 @@ func (k *kafka) DeleteTopics(ctx context.Context, names []string) error {
 
 func (k *kafka) EndOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error) {
 	listed, err := k.admin.ListEndOffsets(ctx, topic)
+	return answersOf(listed[topic], err)
+}
+
+func (k *kafka) StartOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error) {
+	listed, err := k.admin.ListStartOffsets(ctx, topic)
+	return answersOf(listed[topic], err)
+}
+
+func answersOf(listed map[int32]kadm.ListedOffset, err error) (map[int32]OffsetAnswer, error) {
 	out := map[int32]OffsetAnswer{}
-	for p, o := range listed[topic] {
+	for p, o := range listed {
 		if o.Err == nil {
 			out[p] = OffsetAnswer{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch}
 		} else if err == nil {

@@ -44,6 +44,11 @@ func (n *null) EndOffsets(_ context.Context, topic string) (map[int32]OffsetAnsw
 	return out, nil
 }
 
+// StartOffsets are zero, too.
+func (n *null) StartOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error) {
+	return n.EndOffsets(ctx, topic)
+}
+
 func (*null) Leaders(context.Context, string) (map[int32]int32, error) { return map[int32]int32{}, nil }
 
 func (*null) TopicConfig(context.Context, string) (map[string]string, error) {

@@ -261,15 +261,20 @@ func (r *runner) askEnds(ctx context.Context, answers *history.Stream) {
 
 // ends asks once for the ends of all partitions; -1 where no answer came.
 func (r *runner) ends(ctx context.Context, answers *history.Stream) []int64 {
+	return r.ask(ctx, history.EndAnswer, r.driver.EndOffsets, answers)
+}
+
+// ask puts a question about every topic, and keeps the answers in the history.
+func (r *runner) ask(ctx context.Context, kind history.Kind, question func(context.Context, string) (map[int32]OffsetAnswer, error), answers *history.Stream) []int64 {
 	out := make([]int64, len(r.places))
 	for i := range out {
 		out[i] = -1
 	}
 	for _, t := range r.topics {
 		asked := r.clock.Now()
-		got, err := r.driver.EndOffsets(ctx, t.name)
+		got, err := question(ctx, t.name)
 		if err != nil && ctx.Err() == nil {
-			r.errors.class(fmt.Errorf("end offsets: %w", err))
+			r.errors.class(fmt.Errorf("list offsets: %w", err))
 		}
 		now := r.clock.Now()
 		for p, a := range got {
@@ -278,8 +283,7 @@ func (r *runner) ends(ctx context.Context, answers *history.Stream) []int64 {
 			}
 			out[t.first+int(p)] = a.Offset
 			if answers != nil {
-				answers.Append(history.Record{Kind: history.EndAnswer, Partition: uint32(t.first + int(p)), Offset: a.Offset,
-					Epoch: a.LeaderEpoch, Asked: asked, At: now})
+				answers.Append(history.Record{Kind: kind, Partition: uint32(t.first + int(p)), Offset: a.Offset, Epoch: a.LeaderEpoch, Asked: asked, At: now})
 			}
 		}
 	}
