@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"gopherlog/cmd/internal/cli"
+)
+
+// session is what every command gets: where the cluster is and where to write.
+type session struct {
+	ctx     context.Context
+	addr    []string
+	timeout time.Duration
+	json    bool
+	in      io.Reader
+	out     io.Writer
+	errs    io.Writer
+}
+
+// addresses lets ":9092", which a server binds, mean this machine.
+func addresses(list []string) []string {
+	out := make([]string, len(list))
+	for i, a := range list {
+		if strings.HasPrefix(a, ":") {
+			a = "localhost" + a
+		}
+		out[i] = a
+	}
+	return out
+}
+
+// connect returns a client of which some node has answered. Close it.
+func (s *session) connect(opts ...kgo.Opt) (*kgo.Client, error) {
+	all := append([]kgo.Opt{
+		kgo.SeedBrokers(s.addr...), kgo.ClientID("mqclient"),
+		kgo.RetryTimeout(s.timeout), kgo.DialTimeout(min(s.timeout, 5*time.Second)),
+	}, opts...)
+	c, err := kgo.NewClient(all...)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("-addr %s: %w", strings.Join(s.addr, ","), err))
+	}
+	ctx, cancel := s.limit()
+	defer cancel()
+	if err := s.ping(ctx, c); err != nil {
+		c.Close()
+		return nil, cli.Environment(fmt.Errorf("no node answers at %s: %s; is the server running, and is -addr right?", strings.Join(s.addr, ","), reason(err)))
+	}
+	return c, nil
+}
+
+// ping tries until a node answers or the time is up; a refused connection is final, a node that is starting is not.
+func (s *session) ping(ctx context.Context, c *kgo.Client) error {
+	for {
+		err := c.Ping(ctx)
+		var refused *net.OpError
+		if err == nil || ctx.Err() != nil || errors.As(err, &refused) && refused.Op == "dial" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (s *session) admin() (*kadm.Client, error) {
+	c, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	a := kadm.NewClient(c)
+	a.SetTimeoutMillis(int32(s.timeout.Milliseconds()))
+	return a, nil
+}
+
+// limit bounds one exchange with the cluster.
+func (s *session) limit() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, s.timeout)
+}
+
+// reason is an error's innermost sentence.
+func reason(err error) string {
+	var k *kerr.Error
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout):
+		return "no answer in time"
+	case errors.As(err, &k):
+		return k.Message + ": " + strings.TrimSuffix(k.Description, ".")
+	case errors.As(err, &op):
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+// refused is an error of the cluster, with what it said.
+func refused(doing string, err error, message string) error {
+	if message != "" {
+		return fmt.Errorf("%s: %s", doing, message)
+	}
+	return fmt.Errorf("%s: %s", doing, reason(err))
+}
+
+// print writes v as one line of JSON, or the text.
+func (s *session) print(v any, format string, args ...any) error {
+	if !s.json {
+		_, err := fmt.Fprintf(s.out, format+"\n", args...)
+		return err
+	}
+	return s.printJSON(v)
+}
+
+func (s *session) printJSON(v any) error {
+	e := json.NewEncoder(s.out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
