@@ -219,7 +219,7 @@ func (r *recovery) recoverSegment(s *segment, next int64) error {
 		return nil
 	}
 	v := view{segment: s, n: entries, tailAt: entries}
-	old, err := v.load(s.n, max(entries, s.n))
+	old, err := v.read(s.n, max(entries, s.n))
 	if err != nil {
 		return err
 	}
@@ -260,12 +260,13 @@ func (r *recovery) trusted(s *segment, size int64, entries int, next int64) (sta
 	if st.n == 0 || entries < st.n {
 		return r.rebuild(s, none)
 	}
-	v := view{segment: s, n: st.n, tailAt: st.n}
+	v := view{segment: s, n: st.n, tailAt: st.n, size: st.pos}
 	last, err := v.entry(st.n - 1)
-	if err != nil {
+	var damage *CorruptionError
+	if err != nil && !errors.As(err, &damage) {
 		return none, err
 	}
-	if last.end() != st.pos || s.base+int64(last.rel) > st.offset || uint64(last.term) < s.prevTerm {
+	if err != nil || last.end() != st.pos || s.base+int64(last.rel) > st.offset || uint64(last.term) < s.prevTerm {
 		return r.rebuild(s, none)
 	}
 	return st, nil

@@ -125,8 +125,26 @@ func (v *view) block(i int) (*block, error) {
 	return b, nil
 }
 
-// load reads entries [lo, hi), at most hi-lo of them from the file in one read.
+// load reads entries [lo, hi), those in the file in one read, and checks that they can be: in order, and
+// within the .log.
 func (v *view) load(lo, hi int) ([]ridxEntry, error) {
+	out, err := v.read(lo, hi)
+	if err != nil {
+		return nil, err
+	}
+	before := ridxEntry{}
+	for i, e := range out {
+		if e.pos < before.pos || int64(e.pos) < before.end() || e.end() > v.size || e.rel < before.rel {
+			return nil, &CorruptionError{v.name(extRidx), ridxHeader + int64(lo+i)*ridxSize,
+				fmt.Sprintf("position %d length %d in a .log of %d bytes, behind position %d length %d", e.pos, e.length, v.size, before.pos, before.length)}
+		}
+		before = e
+	}
+	return out, nil
+}
+
+// read is load without the checks.
+func (v *view) read(lo, hi int) ([]ridxEntry, error) {
 	out := make([]ridxEntry, 0, hi-lo)
 	if file := min(hi, v.tailAt); lo < file {
 		buf := make([]byte, (file-lo)*ridxSize)
