@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gopherlog/engine/failpoint"
 )
 
 // Config says who this node is and how it reaches the world.
@@ -31,6 +34,10 @@ type Config struct {
 	Now func() time.Time
 	// Logger is quiet when nil.
 	Logger *slog.Logger
+	// Registerer takes the node's metrics; nil drops them.
+	Registerer prometheus.Registerer
+	// Failpoints is this node's set; nil never fires.
+	Failpoints *failpoint.Set
 
 	PingInterval   time.Duration // default 100 ms
 	DeadAfter      time.Duration // floor of the silence after which a peer counts as dead; default 300 ms

@@ -108,6 +108,7 @@ func (p *peer) sendBeats() {
 			continue
 		}
 		close(b.sent)
+		p.node.counts.beatsSent.Add(1)
 		id := p.node.nextID()
 		link.expect(id, beatReply{b})
 		m.Beats = append(m.Beats, &rpcpb.Heartbeat{
@@ -195,6 +196,9 @@ func (n *Node) beatenOne(out *sender, b *rpcpb.Heartbeat, serving bool) *rpcpb.H
 			HeartbeatReplies: &rpcpb.HeartbeatReplies{Replies: []*rpcpb.HeartbeatReply{late}},
 		}})
 	}))
+	if err != nil {
+		n.counts.beatsDropped.Add(1)
+	}
 	if early {
 		return &rpcpb.HeartbeatReply{Id: b.GetId(), Term: b.GetTerm(), Success: true}
 	}

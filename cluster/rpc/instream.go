@@ -123,12 +123,19 @@ func (s *inStream) readPart(h *partHead) error {
 		return err
 	}
 	a.charged = charged
+	s.node.counts.receivedParts.Add(1)
+	s.node.counts.receivedBytes.Add(int64(partHeadSize + h.restSize() + h.bodies))
+	if err := s.node.cfg.Failpoints.Hit(failReceiveAppend); err != nil {
+		a.free()
+		return err
+	}
 	g.followed(h.term)
 	if g.opts.LeaderEnd != nil {
 		g.opts.LeaderEnd(a.leader, h.term, h.leaderLast)
 	}
 	if err := g.deliverWaiting(&a.AppendEntriesRequest, a, s.node.closing); err != nil {
 		a.free()
+		s.node.counts.refusedParts.Add(1)
 		s.reply(&reply{id: h.id}, err)
 	}
 	return nil
@@ -217,6 +224,7 @@ func (g *group) check(l *raft.Log, sums bool, sum uint32) error {
 
 // refuse skips the bodies of a part that its group cannot take.
 func (s *inStream) refuse(h *partHead, err error) error {
+	s.node.counts.refusedParts.Add(1)
 	if _, derr := s.r.Discard(h.bodies); derr != nil {
 		return derr
 	}
@@ -233,6 +241,10 @@ func (a *arrived) answer(r raft.RPCResponse) {
 		a.group.accepted(resp, &a.AppendEntriesRequest, a.leader)
 	}
 	a.free()
+	if err := stream.node.cfg.Failpoints.Hit(failAnswerAppend); err != nil {
+		stream.box.close(err)
+		return
+	}
 	switch {
 	case r.Error != nil:
 		stream.reply(&reply{id: id}, r.Error)

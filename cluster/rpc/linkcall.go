@@ -27,6 +27,10 @@ func (lc linkCall) reply(m *rpcpb.Message, err error) {
 // post and forget make the link a carrier.
 func (l *link) post(c *call) error {
 	g, args := c.group, c.args
+	if err := l.peer.node.cfg.Failpoints.Hit(failSendAppend); err != nil {
+		l.close(err)
+		return ErrDown
+	}
 	m := &rpcpb.Append{
 		Target: g.target(c.peer), Term: args.Term, PrevIndex: args.PrevLogEntry, PrevTerm: args.PrevLogTerm,
 		Commit: args.LeaderCommitIndex, LastIndex: g.lastIndex(),

@@ -163,6 +163,9 @@ func (n *Node) appendOverLink(out *sender, id uint64, m *rpcpb.Append, serving b
 		}
 		req.Entries = append(req.Entries, l)
 	}
+	if err := n.cfg.Failpoints.Hit(failReceiveAppend); err != nil {
+		return err
+	}
 	g.followed(req.Term)
 	if g.opts.LeaderEnd != nil {
 		g.opts.LeaderEnd(leader, req.Term, m.GetLastIndex())
@@ -174,6 +177,10 @@ func (n *Node) appendOverLink(out *sender, id uint64, m *rpcpb.Append, serving b
 			return
 		}
 		g.accepted(resp, req, leader)
+		if err := n.cfg.Failpoints.Hit(failAnswerAppend); err != nil {
+			n.answerTo(out, id, err)
+			return
+		}
 		out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_AppendReply{AppendReply: &rpcpb.AppendReply{
 			Term: resp.Term, LastLog: resp.LastLog, Success: resp.Success, NoRetryBackoff: resp.NoRetryBackoff,
 		}}})
@@ -221,6 +228,10 @@ func (n *Node) voteAsked(out *sender, id uint64, v *rpcpb.Vote, serving bool) er
 		}
 		if r.Error != nil {
 			n.answerTo(out, id, r.Error)
+			return
+		}
+		if err := n.cfg.Failpoints.Hit(failAnswerVote); err != nil {
+			n.answerTo(out, id, err)
 			return
 		}
 		out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_VoteReply{VoteReply: answer}})

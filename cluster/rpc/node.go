@@ -35,6 +35,7 @@ type Node struct {
 	closeOnce sync.Once
 	wg        sync.WaitGroup
 	events    events
+	counts    counters
 
 	mu       sync.RWMutex
 	started  bool
@@ -54,6 +55,9 @@ func New(cfg Config) (*Node, error) {
 		cfg: cfg, born: time.Now(), received: newBudget(cfg.ReceiveBudget), closing: make(chan struct{}),
 		peers: make(map[NodeID]*peer), groups: make(map[GroupID]*group),
 		handlers: make(map[string]Handler), conns: make(map[net.Conn]struct{}),
+	}
+	if err := n.register(cfg.Registerer); err != nil {
+		return nil, fmt.Errorf("rpc: metrics: %w", err)
 	}
 	n.pool.poison = cfg.Poison
 	n.events.init()

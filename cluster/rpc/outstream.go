@@ -101,7 +101,11 @@ func (s *outStream) post(c *call) error {
 	// From here on the call may complete at any time, and the library may
 	// reuse what c points to: only copies are touched below.
 	g, args := c.group, *c.args
-	if err := s.sendParts(g, string(c.peer), c.id, &args); err != nil {
+	err := s.node.cfg.Failpoints.Hit(failSendAppend)
+	if err == nil {
+		err = s.sendParts(g, string(c.peer), c.id, &args)
+	}
+	if err != nil {
 		s.close(err)
 	}
 	return nil
@@ -122,6 +126,8 @@ func (s *outStream) sendParts(g *group, to string, id uint64, args *raft.AppendE
 		if err := s.box.send(bufs, head, size); err != nil {
 			return err
 		}
+		s.node.counts.sentParts.Add(1)
+		s.node.counts.sentBytes.Add(int64(size))
 		if h.last {
 			return nil
 		}

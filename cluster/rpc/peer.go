@@ -129,6 +129,7 @@ func (p *peer) connected(l *link) {
 func (p *peer) disconnected(l *link) {
 	p.mu.Lock()
 	p.link = nil
+	p.node.counts.linksLost.Add(1)
 	p.changedLocked()
 	p.mu.Unlock()
 	l.wait()

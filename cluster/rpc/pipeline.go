@@ -65,6 +65,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	c := &call{group: g, peer: p.to, args: args, resp: resp, start: time.Now(), pipe: p}
 	c.done.Add(1)
 	if len(args.Entries) == 0 && g.opts.Suppress && p.peer.fresh(freshPing) && g.saysNothingNew(p.to, args) {
+		g.node.counts.suppressed.Add(1)
 		c.succeed(reply{success: true, term: args.Term, lastLog: args.PrevLogEntry})
 		return c, nil
 	}

@@ -30,6 +30,9 @@ func (g *group) InstallSnapshot(_ raft.ServerID, target raft.ServerAddress, args
 	if err := g.mayLead(args.Term); err != nil {
 		return err
 	}
+	if err := g.node.cfg.Failpoints.Hit(failSendSnapshot); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout+time.Duration(args.Size/snapshotRate)*time.Second)
 	defer cancel()
 	release := g.cancelOnAbort(cancel)

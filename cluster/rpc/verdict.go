@@ -72,6 +72,7 @@ func (n *Node) deadList() []int32 {
 // verdict tells the others and the callbacks what this node takes a peer for.
 func (n *Node) verdict(id NodeID, alive bool) {
 	n.cfg.Logger.Info("peer judged", "peer", id, "alive", alive)
+	n.counts.verdictChanges.Add(1)
 	n.pingNow() // the others learn it now, not at the next interval
 	n.events.add(event{peer: id, alive: alive})
 }
