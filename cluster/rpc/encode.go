@@ -22,7 +22,7 @@ func encodePart(pool *buffers, bufs [][]byte, h partHead, from, to string, entri
 	at += copy(head[at:], to)
 	for _, l := range entries {
 		r := row{term: l.Term, appendedAt: unixNano(l.AppendedAt), data: len(l.Data), ext: len(l.Extensions), kind: l.Type}
-		if h.sums {
+		if h.sums || !isData(l) {
 			r.sum = entrySum(l)
 		}
 		r.encode(head[at:])

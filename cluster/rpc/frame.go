@@ -39,14 +39,14 @@ import (
 //	8  appended at, Unix nanoseconds, i64
 //	16 bytes of data u32
 //	20 bytes of extensions u32
-//	24 crc32c of data and extensions u32, 0 if the flag is off
+//	24 crc32c of data and extensions u32; 0 for data entries if the flag is off
 //	28 type u8, zero [3]
 const (
 	partHeadSize = 88
 	partRowSize  = 32
 
 	flagLast = 1
-	flagSums = 2
+	flagSums = 2 // off: data entries carry their own
 
 	maxPartBytes   = 1 << 20 // of bodies, unless one entry alone is larger
 	maxPartEntries = 4096
@@ -189,6 +189,10 @@ func fromUnixNano(n int64) time.Time {
 	}
 	return time.Unix(0, n)
 }
+
+// isData says whether l is a data entry: a command without extensions. Those
+// may carry a checksum of their own.
+func isData(l *raft.Log) bool { return l.Type == raft.LogCommand && len(l.Extensions) == 0 }
 
 func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) }
 

@@ -210,13 +210,13 @@ func (s *inStream) readBody(g *group, n int) ([]byte, error) {
 
 // check verifies one received entry before anybody sees it.
 func (g *group) check(l *raft.Log, sums bool, sum uint32) error {
-	if sums {
+	if sums || !isData(l) {
 		if got := entrySum(l); got != sum {
 			return fmt.Errorf("checksum %08x, want %08x", got, sum)
 		}
 		return nil
 	}
-	if g.opts.Verify != nil && l.Type == raft.LogCommand && len(l.Extensions) == 0 {
+	if g.opts.Verify != nil {
 		return g.opts.Verify(l.Data)
 	}
 	return nil

@@ -156,7 +156,7 @@ func (n *Node) appendOverLink(out *sender, id uint64, m *rpcpb.Append, serving b
 		if want := m.GetPrevIndex() + uint64(len(req.Entries)) + 1; l.Index != want {
 			return ErrCorrupt
 		}
-		if g.opts.Verify != nil && l.Type == raft.LogCommand && len(l.Extensions) == 0 {
+		if g.opts.Verify != nil && isData(l) {
 			if err := g.opts.Verify(l.Data); err != nil {
 				return &remoteError{ErrCorrupt, err.Error()}
 			}

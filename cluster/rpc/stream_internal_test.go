@@ -88,11 +88,16 @@ func TestDamagedEntryIsNeverHandedOn(t *testing.T) {
 	}{
 		"own checksum":          {change: func(b []byte) { b[len(b)-1] ^= 1 }},
 		"checksum of the batch": {verify: refuseAll, change: func([]byte) {}},
+		"side entry":            {verify: func([]byte) error { return nil }, change: func(b []byte) { b[len(b)-9] ^= 1 }},
 		"table":                 {change: func(b []byte) { b[partHeadSize+7] ^= 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, g := receivingGroup(t, Config{}, GroupOptions{Verify: c.verify})
-			b := encoded(c.verify == nil, &raft.Log{Index: 1, Term: 1, Data: data})
+			l := &raft.Log{Index: 1, Term: 1, Data: data}
+			if name == "side entry" {
+				l.Extensions = []byte{1}
+			}
+			b := encoded(c.verify == nil, l)
 			c.change(b)
 			if err := readAll(n, b); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("stream ended with %v, want %v", err, ErrCorrupt)
