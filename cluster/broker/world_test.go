@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,8 @@ type loneControl struct {
 	fsm   replica.ControlFSM
 	self  rpc.ServerID
 	index uint64
+
+	members []meta.Member
 }
 
 func (c *loneControl) Apply(_ context.Context, cmd []byte) (any, error) {
@@ -55,17 +58,28 @@ func (c *loneControl) Apply(_ context.Context, cmd []byte) (any, error) {
 	c.index++
 	return c.fsm.Apply(c.index, cmd), nil
 }
-func (c *loneControl) Barrier(context.Context) error                    { return nil }
-func (c *loneControl) Leader() rpc.ServerID                             { return c.self }
-func (c *loneControl) IsLeader() bool                                   { return true }
-func (c *loneControl) Members() []meta.Member                           { return []meta.Member{{ID: c.self, Voter: true}} }
-func (c *loneControl) AddNonvoter(context.Context, rpc.ServerID) error  { return nil }
-func (c *loneControl) AddVoter(context.Context, rpc.ServerID) error     { return nil }
-func (c *loneControl) RemoveServer(context.Context, rpc.ServerID) error { return nil }
-func (c *loneControl) Campaign() error                                  { return nil }
-func (c *loneControl) CaughtUp(rpc.ServerID) bool                       { return true }
-func (c *loneControl) TransferTo(context.Context, rpc.ServerID) error   { return nil }
-func (c *loneControl) Close(context.Context) error                      { return nil }
+func (c *loneControl) Barrier(context.Context) error { return nil }
+func (c *loneControl) Leader() rpc.ServerID          { return c.self }
+func (c *loneControl) IsLeader() bool                { return true }
+func (c *loneControl) Members() []meta.Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members)
+}
+
+func (c *loneControl) set(id rpc.ServerID, voter bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members = append(slices.DeleteFunc(c.members, func(m meta.Member) bool { return m.ID == id }), meta.Member{ID: id, Voter: voter})
+	return nil
+}
+func (c *loneControl) AddNonvoter(_ context.Context, id rpc.ServerID) error { return c.set(id, false) }
+func (c *loneControl) AddVoter(_ context.Context, id rpc.ServerID) error    { return c.set(id, true) }
+func (c *loneControl) RemoveServer(context.Context, rpc.ServerID) error     { return nil }
+func (c *loneControl) Campaign() error                                      { return nil }
+func (c *loneControl) CaughtUp(rpc.ServerID) bool                           { return true }
+func (c *loneControl) TransferTo(context.Context, rpc.ServerID) error       { return nil }
+func (c *loneControl) Close(context.Context) error                          { return nil }
 
 // nowhere is a network without peers.
 type nowhere struct{}
@@ -90,7 +104,7 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	}
 	w.ctl, err = meta.Open(meta.Config{Identity: identity, Node: nowhere{}, Self: meta.Broker{Port: 9092, RPCAddr: "10.0.0.1:9093", Rack: "r1"},
 		OpenControl: func(fsm replica.ControlFSM, self rpc.ServerID, _ []rpc.ServerID) (meta.Control, error) {
-			return &loneControl{fsm: fsm, self: self}, nil
+			return &loneControl{fsm: fsm, self: self, members: []meta.Member{{ID: self, Voter: true}}}, nil
 		}})
 	if err != nil {
 		t.Fatal(err)
