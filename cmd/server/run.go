@@ -88,7 +88,7 @@ func newLogger(f *nodeFlags, s streams) *slog.Logger {
 
 // millis shortens times to milliseconds and errors to one line.
 func millis(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey {
+	if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime { // raft logs durations under the same key
 		return slog.String(slog.TimeKey, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	if d, ok := a.Value.Any().(time.Duration); ok {
