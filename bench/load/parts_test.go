@@ -106,7 +106,7 @@ func TestANullTargetShowsTheCeilingOfTheHarness(t *testing.T) {
 }
 
 func TestASealedValueIsOpenedAndADamagedOneIsNot(t *testing.T) {
-	b := newBodies(scenario.Value{Size: scenario.SizeDist{Fixed: 300}, Entropy: 0.5}, 1, 0)
+	b := newBodies(scenario.Value{Size: scenario.SizeDist{Fixed: 300}, Entropy: 0.5}, "none", 1, 0)
 	v := b.next(nil)
 	h := header{Run: 1, Producer: 2, Session: 3, Partition: 4, Sequence: 5, Intended: 6}
 	h.seal(v)
@@ -131,7 +131,7 @@ func TestASealedValueIsOpenedAndADamagedOneIsNot(t *testing.T) {
 
 func TestValuesHaveTheWantedSizesAndEntropy(t *testing.T) {
 	d := scenario.SizeDist{Median: 512, P99: 16 << 10}
-	b := newBodies(scenario.Value{Size: d, Entropy: 0.25}, 1, 0)
+	b := newBodies(scenario.Value{Size: d, Entropy: 0.25}, "zstd", 1, 0)
 	const n = 20_000
 	below, far, bytes, zero := 0, 0, 0, 0
 	var v []byte

@@ -136,7 +136,7 @@ func (r *runner) consumerConfig(id string) ConsumerConfig {
 
 func (r *runner) sender(ctx context.Context, cfg ProducerConfig, i, n int) (*sender, error) {
 	l, seed := r.plan.Load, r.plan.Seed
-	s := &sender{run: r, index: uint16(i), keys: newKeys(l.Keys, seed, i, n), bodies: newBodies(l.Value, seed, i),
+	s := &sender{run: r, index: uint16(i), keys: newKeys(l.Keys, seed, i, n), bodies: newBodies(l.Value, r.plan.Producers.Compression, seed, i),
 		choice: newPartitioner(l.Partitioner, seed, i), sequence: make([]uint64, len(r.places)), topic: i % len(r.topics),
 		late: hdr.NewRecorder(r.plan.Interval), ack: hdr.NewRecorder(r.plan.Interval), failures: hdr.NewRecorder(r.plan.Interval),
 		sent: newTally(r.plan.Phases, r.plan.Interval), done: newTally(r.plan.Phases, r.plan.Interval)}
