@@ -16,6 +16,9 @@ const (
 	budgetWait   = time.Second      // how long a stream waits for the receive budget before it refuses a part
 	bodyDeadline = 10 * time.Second // from a frame's head to its end
 	replyTimeout = 5 * time.Second  // of one write of answers
+	// firstBodyBytes is reserved at once: a part of usual size, or one entry of
+	// 1 MiB with its batch header, must not be copied when it grows.
+	firstBodyBytes = 2 << 20
 )
 
 // inStream is the receiving end of a peer's plain stream.
@@ -189,9 +192,9 @@ func (s *inStream) readBody(g *group, n int) ([]byte, error) {
 	var b []byte
 	switch {
 	case g.opts.Recycle:
-		b = s.node.pool.get(min(n, maxPartBytes))
+		b = s.node.pool.get(min(n, firstBodyBytes))
 	default:
-		b = make([]byte, min(n, maxPartBytes))
+		b = make([]byte, min(n, firstBodyBytes))
 	}
 	at := 0
 	for {

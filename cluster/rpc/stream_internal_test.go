@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -128,21 +129,22 @@ func TestFrameHeadAloneReservesLittle(t *testing.T) {
 }
 
 func TestReceivedBytesAreBoundedNodeWide(t *testing.T) {
-	n, g := receivingGroup(t, Config{ReceiveBudget: 1 << 20}, GroupOptions{})
-	one := encoded(true, &raft.Log{Index: 1, Term: 1, Data: make([]byte, 300<<10)})
-	ended := make(chan error)
-	go func() { ended <- readAll(n, bytes.Repeat(one, 6)) }()
-	if err := <-ended; !errors.Is(err, io.EOF) {
-		t.Errorf("stream ended with %v", err)
-	}
-	if got := len(g.consumer); got != 3 {
-		t.Errorf("%d requests of 300 KiB wait under a budget of 1 MiB, want 3", got)
-	}
-	stop := serveAll(g)
-	for n.received.inUse() != 0 {
-		time.Sleep(time.Millisecond)
-	}
-	stop()
+	synctest.Test(t, func(t *testing.T) {
+		n, g := receivingGroup(t, Config{ReceiveBudget: 1 << 20}, GroupOptions{})
+		one := encoded(true, &raft.Log{Index: 1, Term: 1, Data: make([]byte, 300<<10)})
+		if err := readAll(n, bytes.Repeat(one, 6)); !errors.Is(err, io.EOF) {
+			t.Errorf("stream ended with %v", err)
+		}
+		if got := len(g.consumer); got != 3 {
+			t.Errorf("%d requests of 300 KiB wait under a budget of 1 MiB, want 3", got)
+		}
+		stop := serveAll(g)
+		synctest.Wait()
+		if held := n.received.inUse(); held != 0 {
+			t.Errorf("%d bytes are held after everything was answered", held)
+		}
+		stop()
+	})
 }
 
 func TestReceiveCostsFourAllocationsWhateverTheNumberOfEntries(t *testing.T) {
