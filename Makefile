@@ -24,7 +24,7 @@ lint: ## gofmt, vet, staticcheck, govulncheck, the house test, the macOS cross-b
 fuzz: ## ten seconds of each fuzz target (FUZZTIME=30s for longer)
 	@for t in $(FUZZ); do \
 		echo "fuzz $${t%%:*} $${t##*:}"; \
-		$(GO) test $${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $${FUZZTIME:-10s} || exit 1; \
+		$(GO) test $${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $${FUZZTIME:-10s} -fuzzminimizetime 10x || exit 1; \
 	done
 
 microbench: ## hot paths beside bare loops, as ratios within one run

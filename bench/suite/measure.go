@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sort"
 	"time"
@@ -33,6 +34,7 @@ func (t *oneTrial) outages() []result.Outage {
 		if !e.Healed.IsZero() {
 			to = e.Healed.Sub(t.outcome.Zero) + afterFault
 		}
+		to = min(to, t.nextFault(e.Injected))
 		hit := e.Target
 		for _, topic := range t.cell.Topics {
 			for p := range int32(topic.Partitions) {
@@ -47,6 +49,17 @@ func (t *oneTrial) outages() []result.Outage {
 		}
 	}
 	return out
+}
+
+// nextFault is when the first fault after one begins: a later gap is its doing.
+func (t *oneTrial) nextFault(after time.Time) time.Duration {
+	next := time.Duration(math.MaxInt64)
+	for _, e := range t.events {
+		if e.Injected.After(after) {
+			next = min(next, e.Injected.Sub(t.outcome.Zero))
+		}
+	}
+	return next
 }
 
 func (t *oneTrial) isProbed(topic string, p int32) bool {
