@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"gopherlog/engine/record"
 )
@@ -48,7 +49,14 @@ type staged struct {
 // nothing was appended; ErrFailed means that the log takes no more writes.
 //
 // The order is: side entries durable, one write per segment touched, sync, visible.
-func (l *Log) Append(entries []Entry) error {
+func (l *Log) Append(entries []Entry) error { return l.appendAll(entries, false) }
+
+// AppendBorrowed is Append, but the entries' bytes stay the caller's: nothing refers to them on return. The
+// tail cache holds copies of the batches' headers, which is what a follower reads back; Entry and Entries go
+// to the file.
+func (l *Log) AppendBorrowed(entries []Entry) error { return l.appendAll(entries, true) }
+
+func (l *Log) appendAll(entries []Entry, borrowed bool) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -56,7 +64,10 @@ func (l *Log) Append(entries []Entry) error {
 		return err
 	}
 	defer l.give()
-	began := l.cfg.Now()
+	var began time.Time
+	if l.cfg.Observer != nil {
+		began = l.cfg.Now()
+	}
 	if err := l.flushFull(); err != nil {
 		return err
 	}
@@ -68,11 +79,46 @@ func (l *Log) Append(entries []Entry) error {
 		l.unstamp()
 		return err
 	}
-	l.publish(entries)
+	if borrowed {
+		l.publish(borrow(entries))
+	} else {
+		l.publish(entries)
+	}
 	if l.cfg.Observer != nil {
 		l.cfg.Observer.Appended(l.staged.bytes, l.cfg.Now().Sub(began))
 	}
 	return nil
+}
+
+// borrow returns entries for the tail cache that do not refer to the caller's bytes: headers of batches, copies
+// of the rest.
+func borrow(entries []Entry) []Entry {
+	n := 0
+	for i := range entries {
+		n += min(len(entries[i].Data), borrowedBytes(&entries[i])) + len(entries[i].Ext)
+	}
+	slab := make([]byte, 0, n)
+	clone := func(b []byte) []byte {
+		at := len(slab)
+		slab = append(slab, b...)
+		return slab[at:len(slab):len(slab)]
+	}
+	out := make([]Entry, len(entries))
+	for i := range entries {
+		out[i] = entries[i]
+		out[i].Data = clone(out[i].Data[:min(len(out[i].Data), borrowedBytes(&entries[i]))])
+		if len(out[i].Ext) > 0 {
+			out[i].Ext = clone(out[i].Ext)
+		}
+	}
+	return out
+}
+
+func borrowedBytes(e *Entry) int {
+	if e.IsData() {
+		return record.HeaderSize
+	}
+	return len(e.Data)
 }
 
 // flushFull moves index entries to their files before too many wait in memory.

@@ -160,6 +160,13 @@ func (c *cache) cut(index uint64) {
 	}
 }
 
+// trim forgets the entries below index.
+func (c *cache) trim(index uint64) {
+	for c.first < c.next && c.first < index {
+		c.drop()
+	}
+}
+
 // reset forgets everything; the next entry to come is index.
 func (c *cache) reset(index uint64) {
 	for c.first < c.next {

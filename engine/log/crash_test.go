@@ -493,3 +493,19 @@ func TestSegmentsBeginWhereTheEntriesSay(t *testing.T) {
 		t.Fatalf("with truncations: %d segments, want %d", len(got), len(want))
 	}
 }
+
+// TestLostNewestSegmentIsDamageOnTheSameBoot: its .ridx tells.
+func TestLostNewestSegmentIsDamageOnTheSameBoot(t *testing.T) {
+	r, w := startedRig(t, nil)
+	r.fill(w, data(3, 1, 3, 900))
+	segs := r.log.Segments()
+	name := segmentName(segs[len(segs)-1].BaseOffset, extLog)
+	r.fs, r.side, r.cfg.FS = r.fs.Clone(), r.side.clone(), nil
+	if err := r.fs.Remove(r.fs.PathJoin(r.cfg.Dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	var damage *CorruptionError
+	if _, err := r.tryOpen(); !errors.As(err, &damage) || damage.File != name || len(segs) != 2 {
+		t.Fatalf("open: %v, %d segments", err, len(segs))
+	}
+}

@@ -37,12 +37,12 @@ func (r *recovery) run() error {
 	if err := r.checkMetadata(); err != nil {
 		return err
 	}
-	bases, err := r.tidy()
-	if err != nil {
-		return err
-	}
 	done, err := r.finishReset()
 	if err != nil || done {
+		return err
+	}
+	bases, err := r.tidy()
+	if err != nil {
 		return err
 	}
 	if err := r.readPoint(); err != nil {
@@ -83,8 +83,12 @@ func (r *recovery) tidy() ([]int64, error) {
 	}
 	slices.Sort(bases)
 	for _, name := range names {
-		base, _, ok := parseSegmentName(name)
+		base, ext, ok := parseSegmentName(name)
 		_, whole := slices.BinarySearch(bases, base)
+		if ok && ext == extRidx && !whole && r.cfg.SameBoot && !slices.Contains(names, segmentName(base, extLog)+extDeleted) {
+			// A removal takes the .ridx first, or puts the .log aside; a creation makes the .log first.
+			return nil, &CorruptionError{segmentName(base, extLog), 0, "missing, its .ridx is there"}
+		}
 		if strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, extDeleted) || ok && !whole {
 			if err := removeIfThere(r.cfg.FS, r.path(name)); err != nil {
 				return nil, err

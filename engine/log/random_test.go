@@ -158,7 +158,15 @@ func (m *monkey) appendSome() {
 		index++
 	}
 	m.note("append %d entries before %d, term %d", len(entries), index, m.term)
-	m.fill(m.w, entries...)
+	m.w.append(entries)
+	if m.IntN(3) == 0 {
+		m.check(m.rig.log.AppendBorrowed(entries))
+		for _, e := range entries {
+			clear(e.Data)
+		}
+	} else {
+		m.check(m.rig.log.Append(entries))
+	}
 	if m.cfg.SyncEach {
 		m.durable = m.w.last()
 	}

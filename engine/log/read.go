@@ -41,23 +41,30 @@ func (l *Log) viewOf(index uint64) (v view, i int, term uint64, err error) {
 	return s.view(), int(index - s.first), l.epochs.term(index), nil
 }
 
-func (l *Log) cached(index uint64) (Entry, bool) {
+// cached answers from the tail cache; an entry of which it holds the header only counts if header is set.
+func (l *Log) cached(index uint64, header bool) (Entry, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {
 		return Entry{}, false
 	}
-	return l.cache.get(index)
+	e, ok := l.cache.get(index)
+	return e, ok && (header || whole(&e))
+}
+
+// whole reports that an entry has all of its bytes, not a batch's header only.
+func whole(e *Entry) bool {
+	return !e.IsData() || record.Batch(e.Data).Length() == len(e.Data)
 }
 
 // Entry returns one entry: from the tail cache without a copy, else from the file, where a data entry's
 // checksum is verified. The bytes must not be changed; they stay valid as long as they are referenced.
 // ErrNotFound outside [FirstIndex, LastIndex]; *CorruptionError for damage.
 func (l *Log) Entry(index uint64) (Entry, error) {
-	if e, ok := l.cached(index); ok {
+	if e, ok := l.cached(index, false); ok {
 		return e, nil
 	}
-	if e, ok := l.chunks.get(index, l.cuts.Load()); ok {
+	if e, ok := l.chunks.get(index, l.cuts.Load()); ok && index >= l.FirstIndex() {
 		return e, nil
 	}
 	if l.chunks.sequential(index) {
@@ -69,7 +76,7 @@ func (l *Log) Entry(index uint64) (Entry, error) {
 // EntryHeader is Entry, but of a data entry it returns the batch's header only, unchecked: what a scan
 // for kinds and terms needs.
 func (l *Log) EntryHeader(index uint64) (Entry, error) {
-	if e, ok := l.cached(index); ok {
+	if e, ok := l.cached(index, true); ok {
 		if e.IsData() {
 			e.Data = e.Data[:record.HeaderSize:record.HeaderSize]
 		}
@@ -160,7 +167,7 @@ func (l *Log) collect(lo, hi uint64, maxBytes int, out *[]Entry) error {
 		if len(*out) > first && bytes >= maxBytes {
 			return nil
 		}
-		if _, hot := l.cached(lo); hot {
+		if _, hot := l.cached(lo, false); hot {
 			return nil // the next one does not fit
 		}
 		v, i, _, err := l.viewOf(lo)
@@ -190,7 +197,7 @@ func (l *Log) collectCached(lo, hi uint64, maxBytes int, bytes *int, out *[]Entr
 	defer l.mu.RUnlock()
 	for ; lo < hi && !l.closed; lo++ {
 		e, ok := l.cache.get(lo)
-		if !ok || len(*out) > first && *bytes+len(e.Data) > maxBytes {
+		if !ok || !whole(&e) || len(*out) > first && *bytes+len(e.Data) > maxBytes {
 			return n
 		}
 		*bytes += len(e.Data)

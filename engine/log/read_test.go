@@ -502,3 +502,49 @@ func readSlice(t *testing.T, l *Log, limit int64, rng *rand.Rand) {
 		t.Errorf("slice [%d, %d) from %d ends at %d", s.First, s.Next, from, at)
 	}
 }
+
+// TestBorrowedBytesAreNotKept: after AppendBorrowed the caller may overwrite its buffers.
+func TestBorrowedBytesAreNotKept(t *testing.T) {
+	r, w := newRig(t, nil), newTwin()
+	for i := uint64(1); i < 20; i += 3 {
+		entries := []Entry{data(i, 1, 2, 100), rollSide(i+1, 1), data(i+2, 1, 1, 900)}
+		w.append(entries)
+		if err := r.log.AppendBorrowed(entries); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			clear(e.Data)
+			clear(e.Ext)
+		}
+	}
+	before := r.log.cache.bytes
+	if err := w.compare(r.log); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := r.log.EntryHeader(1); err != nil || len(h.Data) != record.HeaderSize || before > 21*(slotCharge+100) {
+		t.Fatalf("header of %d bytes, %d bytes cached, %v", len(h.Data), before, err)
+	}
+}
+
+// TestTrimmedEntriesAreGoneFromEveryCache, at once.
+func TestTrimmedEntriesAreGoneFromEveryCache(t *testing.T) {
+	for _, cacheBytes := range []int64{1, 1 << 20} {
+		r, w := newRig(t, func(c *Config) { c.SegmentBytes = 1000; c.CacheBytes = cacheBytes }), newTwin()
+		for i := uint64(1); i < 20; i++ {
+			r.fill(w, data(i, 1, 1, 400))
+		}
+		r.same(w)
+		snapAll(t, r)
+		if _, err := r.log.TrimTo(10, 100); err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.log.FirstIndex() {
+			_, err := r.log.Entry(i)
+			_, headErr := r.log.EntryHeader(i)
+			_, manyErr := r.log.Entries(i, 30, 1000)
+			if !errors.Is(err, ErrNotFound) || !errors.Is(headErr, ErrNotFound) || !errors.Is(manyErr, ErrNotFound) {
+				t.Fatalf("entry %d: %v, %v, %v", i, err, headErr, manyErr)
+			}
+		}
+	}
+}

@@ -199,8 +199,10 @@ func (l *Log) trim(offset int64, limitIndex uint64) (gone []string, newStart int
 		l.epochs.trim(l.segs[0].first-1, l.segs[0].base)
 	}
 	first := l.segs[0].first
+	l.cache.trim(first)
 	l.mu.Unlock()
 	l.give()
+	l.chunks.clear()
 	for _, s := range old {
 		path, err := l.putAside(s)
 		if err != nil {

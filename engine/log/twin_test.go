@@ -146,11 +146,11 @@ func (w *twin) lastTerm() uint64 {
 func (w *twin) append(entries []Entry) {
 	for _, e := range entries {
 		w.offsets = append(w.offsets, w.end)
+		e.Data, e.Ext = bytes.Clone(e.Data), bytes.Clone(e.Ext)
 		if e.IsData() {
-			b := record.Batch(bytes.Clone(e.Data))
+			b := record.Batch(e.Data)
 			b.SetBaseOffset(w.end)
 			b.SetLeaderEpoch(int32(e.Term))
-			e.Data = b
 			w.end += int64(b.Count())
 		}
 		w.entries = append(w.entries, e)
