@@ -157,7 +157,13 @@ type Trial struct {
 	Drift    bool                          `json:"drift"`   // the steady phase was not steady
 	Invalid  []string                      `json:"invalid"` // reasons to set the trial aside
 	Leaders  []LeaderChange                `json:"leaders"`
-	Logs     []string                      `json:"logs,omitempty"`
+	Errors   []ErrorCount                  `json:"errors,omitempty"`
+}
+
+// ErrorCount is how often an error was the outcome of a send or a read.
+type ErrorCount struct {
+	What  string `json:"what"`
+	Count int64  `json:"count"`
 }
 
 // LeaderChange is a change of leadership as the harness saw it.

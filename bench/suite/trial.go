@@ -293,6 +293,9 @@ func (t *oneTrial) describe(plan load.Plan) {
 	if o.Partial {
 		out.Invalid = append(out.Invalid, "interrupted")
 	}
+	for _, e := range o.Errors {
+		out.Errors = append(out.Errors, result.ErrorCount{What: e.What, Count: e.Count})
+	}
 	t.noteSettings(o.Settings, plan)
 }
 

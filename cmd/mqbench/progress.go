@@ -145,6 +145,11 @@ func printSummary(w io.Writer, r *result.Run) {
 	fmt.Fprintf(w, "\n%s: %s (%d trials, %d set aside, seed %d)\n", r.Manifest.Scenario.Name, verdict,
 		len(r.Results.Trials), len(r.Results.Trials)-len(r.Results.Valid()), r.Manifest.Scenario.Seed)
 	for _, t := range r.Results.Trials {
+		if t.Counts.Failed+t.Counts.Unknown > 0 {
+			for _, e := range t.Errors[:min(3, len(t.Errors))] {
+				fmt.Fprintf(w, "  %s: %d × %s\n", t.ID, e.Count, e.What)
+			}
+		}
 		for _, x := range t.Check.Rules {
 			if x.Status == check.Violated && !x.Tolerated {
 				fmt.Fprintf(w, "  ✗ %s %s %s: %d of %d %s\n", t.ID, x.ID, x.Name, x.Count, x.Denominator, x.Of)
