@@ -10,13 +10,11 @@ import (
 // checkpointDue reports that a restart would read much again.
 func (g *Group) checkpointDue() bool {
 	s := &g.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.index <= s.copied {
+	if g.appliedIndex.Load() <= s.copied.Load() {
 		g.ticks = 0
 		return false
 	}
-	return s.bytes >= checkpointBytes || time.Duration(g.ticks)*reconcileEvery >= checkpointEvery
+	return s.bytes.Load() >= checkpointBytes || time.Duration(g.ticks)*reconcileEvery >= checkpointEvery
 }
 
 // housekeep writes what is due on a goroutine of its own, one at a time: the
@@ -25,13 +23,16 @@ func (g *Group) housekeep() {
 	if g.failure() != nil || !g.busy.CompareAndSwap(false, true) {
 		return
 	}
-	g.ticks = 0
+	copyDue := g.checkpointDue()
+	if copyDue {
+		g.ticks = 0
+	}
 	g.wg.Add(1)
 	go func() {
 		defer g.wg.Done()
 		defer g.busy.Store(false)
 		err := g.writeSnaps()
-		if err == nil && g.copyDue() {
+		if err == nil && copyDue {
 			err = g.Checkpoint()
 		}
 		if err != nil {
@@ -41,13 +42,6 @@ func (g *Group) housekeep() {
 			}
 		}
 	}()
-}
-
-func (g *Group) copyDue() bool {
-	s := &g.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes >= checkpointBytes || s.index > s.copied && !s.due.Load()
 }
 
 // writeSnaps writes the states that were captured at segment ends.
@@ -89,9 +83,7 @@ func (g *Group) Checkpoint() error {
 	if err := g.log.Checkpoint(b.Index); err != nil {
 		return fmt.Errorf("write recovery point: %w", err)
 	}
-	g.state.mu.Lock()
-	defer g.state.mu.Unlock()
-	g.state.copied = max(g.state.copied, b.Index)
+	g.state.copied.Store(b.Index)
 	return nil
 }
 
@@ -101,10 +93,10 @@ func (g *Group) captureApplied() (b log.Base, ok bool, err error) {
 	s := &g.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.index <= s.copied || g.sealed.Load() {
+	if s.index <= s.copied.Load() || g.sealed.Load() {
 		return b, false, nil
 	}
-	s.bytes = 0
+	s.bytes.Store(0)
 	b, err = g.baseAt(s.index)
 	return b, true, err
 }

@@ -129,100 +129,104 @@ func (c *controlRig) agree() {
 }
 
 func TestControlGroupOfOneAppliesAndRestarts(t *testing.T) {
-	t.Parallel()
-	c := newControlRig(t, 1, 1)
-	for i := range 20 {
-		c.apply(fmt.Sprint("cmd", i))
-	}
-	x := c.nodes[0]
-	before := c.fsm[x.id].all()
-	got, err := c.leader().Apply(context.Background(), []byte("last"))
-	if err != nil || got != 21 {
-		t.Fatalf("apply returned %v, %v; want 21", got, err)
-	}
-	c.stop(x)
-	c.start(x, nil)
-	c.must(c.leader().Barrier(context.Background()))
-	if got, want := c.fsm[x.id].all(), before+"\nlast"; got != want {
-		t.Errorf("after a restart the state is %q, want %q", got, want)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		c := newControlRig(t, 1, 1)
+		for i := range 20 {
+			c.apply(fmt.Sprint("cmd", i))
+		}
+		x := c.nodes[0]
+		before := c.fsm[x.id].all()
+		got, err := c.leader().Apply(context.Background(), []byte("last"))
+		if err != nil || got != 21 {
+			t.Fatalf("apply returned %v, %v; want 21", got, err)
+		}
+		c.stop(x)
+		c.start(x, nil)
+		c.must(c.leader().Barrier(context.Background()))
+		if got, want := c.fsm[x.id].all(), before+"\nlast"; got != want {
+			t.Errorf("after a restart the state is %q, want %q", got, want)
+		}
+	})
 }
 
 func TestControlGroupGrowsFromOneToThree(t *testing.T) {
-	t.Parallel()
-	c := newControlRig(t, 3, 1)
-	c.apply("first")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	l := c.leader()
-	for _, x := range c.nodes[1:] {
-		c.must(l.AddNonvoter(ctx, x.self))
-		c.eventually("new member caught up", func() bool { return l.CaughtUp(x.self) })
-		c.must(l.AddVoter(ctx, x.self))
-	}
-	c.apply("second")
-	c.agree()
-	if n := len(l.Members()); n != 3 {
-		t.Fatalf("%d members, want 3", n)
-	}
-	target := c.nodes[2]
-	c.must(l.TransferTo(ctx, target.self))
-	c.eventually("the target leads", func() bool { return c.ctl[target.id].IsLeader() })
-	c.apply("third")
-	c.agree()
-	if _, err := l.Apply(ctx, []byte("no")); !errors.Is(err, ErrNotLeader) {
-		t.Errorf("a deposed leader's Apply says %v, want ErrNotLeader", err)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		c := newControlRig(t, 3, 1)
+		c.apply("first")
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l := c.leader()
+		for _, x := range c.nodes[1:] {
+			c.must(l.AddNonvoter(ctx, x.self))
+			c.eventually("new member caught up", func() bool { return l.CaughtUp(x.self) })
+			c.must(l.AddVoter(ctx, x.self))
+		}
+		c.apply("second")
+		c.agree()
+		if n := len(l.Members()); n != 3 {
+			t.Fatalf("%d members, want 3", n)
+		}
+		target := c.nodes[2]
+		c.must(l.TransferTo(ctx, target.self))
+		c.eventually("the target leads", func() bool { return c.ctl[target.id].IsLeader() })
+		c.apply("third")
+		c.agree()
+		if _, err := l.Apply(ctx, []byte("no")); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("a deposed leader's Apply says %v, want ErrNotLeader", err)
+		}
+	})
 }
 
 func TestControlGroupSurvivesPowerLossOfAll(t *testing.T) {
-	t.Parallel()
-	c := newControlRig(t, 3, 3)
-	for i := range 10 {
-		c.apply(fmt.Sprint("cmd", i))
-	}
-	c.agree()
-	want := c.fsm[1].all()
-	for i, x := range c.nodes {
-		c.net.isolate(x.id)
-		c.stop(x)
-		x.kill(true, uint64(i))
-	}
-	for _, x := range c.nodes {
-		x.openNode()
-		c.start(x, c.servers)
-	}
-	c.must(c.leader().Barrier(context.Background()))
-	c.agree()
-	if got := c.fsm[1].all(); got != want {
-		t.Errorf("state is %q, want %q", got, want)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		c := newControlRig(t, 3, 3)
+		for i := range 10 {
+			c.apply(fmt.Sprint("cmd", i))
+		}
+		c.agree()
+		want := c.fsm[1].all()
+		for i, x := range c.nodes {
+			c.net.isolate(x.id)
+			c.stop(x)
+			x.kill(true, uint64(i))
+		}
+		for _, x := range c.nodes {
+			x.openNode()
+			c.start(x, c.servers)
+		}
+		c.must(c.leader().Barrier(context.Background()))
+		c.agree()
+		if got := c.fsm[1].all(); got != want {
+			t.Errorf("state is %q, want %q", got, want)
+		}
+	})
 }
 
 func TestControlSnapshotReplacesALogTail(t *testing.T) {
-	t.Parallel()
-	c := newControlRig(t, 3, 3)
-	c.apply("a")
-	c.agree()
-	away := c.nodes[2]
-	if c.leader() == c.ctl[away.id] {
-		away = c.nodes[1]
-	}
-	c.net.isolate(away.id)
-	for i := range 30 {
-		c.apply(fmt.Sprint("b", i))
-	}
-	// Compact by hand: the library would wait for thousands of entries.
-	l := c.leader()
-	c.must(l.raft().Snapshot().Error())
-	last := l.log.last()
-	c.must(l.log.DeleteRange(1, last-1))
-	c.net.heal()
-	c.agree()
-	c.apply("c")
-	c.agree()
-	c.eventually("the instance was replaced", func() bool { return !c.ctl[away.id].sealed.Load() })
-	if got := c.ctl[away.id].status().LastIndex; got < last {
-		t.Errorf("log of the refilled member ends at %d, want at least %d", got, last)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		c := newControlRig(t, 3, 3)
+		c.apply("a")
+		c.agree()
+		away := c.nodes[2]
+		if c.leader() == c.ctl[away.id] {
+			away = c.nodes[1]
+		}
+		c.net.isolate(away.id)
+		for i := range 30 {
+			c.apply(fmt.Sprint("b", i))
+		}
+		// Compact by hand: the library would wait for thousands of entries.
+		l := c.leader()
+		c.must(l.raft().Snapshot().Error())
+		last := l.log.last()
+		c.must(l.log.DeleteRange(1, last-1))
+		c.net.heal()
+		c.agree()
+		c.apply("c")
+		c.agree()
+		c.eventually("the instance was replaced", func() bool { return !c.ctl[away.id].sealed.Load() })
+		if got := c.ctl[away.id].status().LastIndex; got < last {
+			t.Errorf("log of the refilled member ends at %d, want at least %d", got, last)
+		}
+	})
 }

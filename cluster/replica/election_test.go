@@ -48,112 +48,116 @@ func TestSettingsThatBreakTheLibraryStayOff(t *testing.T) {
 }
 
 func TestFirstProducedOffsetIsZeroAndStaysDenseAcrossElections(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	l := r.leader()
-	o := l.send(batch(2, "first"))
-	if out := o.wait(t); out.err != nil || out.base != 0 {
-		t.Fatalf("first batch is at %d, %v; want offset 0", out.base, out.err)
-	}
-	next := int64(2)
-	for round := range 4 {
-		l = r.lead(r.nodes[round%3])
-		out := l.send(batch(3, "x")).wait(t)
-		if out.err != nil || out.base != next {
-			t.Fatalf("round %d: batch is at %d, %v; want %d", round, out.base, out.err, next)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.leader()
+		o := l.send(batch(2, "first"))
+		if out := o.wait(t); out.err != nil || out.base != 0 {
+			t.Fatalf("first batch is at %d, %v; want offset 0", out.base, out.err)
 		}
-		next += 3
-	}
-	r.converge()
-	r.check()
+		next := int64(2)
+		for round := range 4 {
+			l = r.lead(r.nodes[round%3])
+			out := l.send(batch(3, "x")).wait(t)
+			if out.err != nil || out.base != next {
+				t.Fatalf("round %d: batch is at %d, %v; want %d", round, out.base, out.err, next)
+			}
+			next += 3
+		}
+		r.converge()
+		r.check()
+	})
 }
 
 func TestEveryTermsFirstEntryRecordsItsEpoch(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	r.lead(r.nodes[0]).produce(2, 1, "a")
-	var silent []uint64 // terms in which nothing was produced
-	for _, x := range []*rigNode{r.nodes[1], r.nodes[2], r.nodes[0]} {
-		r.lead(x)
-		silent = append(silent, x.g.Status().Term)
-	}
-	r.nodes[0].produce(1, 1, "b")
-	r.converge()
-	for _, term := range silent {
-		for _, x := range r.nodes {
-			want := int64(2)
-			if term == silent[2] {
-				want = 3
-			}
-			if e, end := x.log.EpochEnd(int32(term)); e != int32(term) || end != want {
-				t.Errorf("node %d: epoch %d ends as (%d, %d), want (%d, %d)", x.id, term, e, end, term, want)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		r.lead(r.nodes[0]).produce(2, 1, "a")
+		var silent []uint64 // terms in which nothing was produced
+		for _, x := range []*rigNode{r.nodes[1], r.nodes[2], r.nodes[0]} {
+			r.lead(x)
+			silent = append(silent, x.g.Status().Term)
+		}
+		r.nodes[0].produce(1, 1, "b")
+		r.converge()
+		for _, term := range silent {
+			for _, x := range r.nodes {
+				want := int64(2)
+				if term == silent[2] {
+					want = 3
+				}
+				if e, end := x.log.EpochEnd(int32(term)); e != int32(term) || end != want {
+					t.Errorf("node %d: epoch %d ends as (%d, %d), want (%d, %d)", x.id, term, e, end, term, want)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestOnlyFoundersBootstrap(t *testing.T) {
-	t.Parallel()
-	r := newBareRig(t, 2)
-	t.Cleanup(r.close)
-	for _, x := range r.nodes {
-		x.openNode()
-	}
-	// Node 2 is not among the founders: it must wait to be added.
-	r.must(r.nodes[0].tryOpenGroup(r.servers[:1]))
-	r.must(r.nodes[1].tryOpenGroup(r.servers[:1]))
-	if n := len(r.nodes[1].g.Members()); n != 0 {
-		t.Fatalf("a stranger began with %d members", n)
-	}
-	l := r.lead(r.nodes[0])
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	l.produce(5, 1, "a")
-	r.must(l.g.AddNonvoter(ctx, r.servers[1]))
-	r.eventually("the new server catches up", func() bool {
-		m, _ := l.g.Match(r.servers[1])
-		return m == l.log.LastIndex()
+	inVirtualTime(t, func(t *testing.T) {
+		r := newBareRig(t, 2)
+		t.Cleanup(r.close)
+		for _, x := range r.nodes {
+			x.openNode()
+		}
+		// Node 2 is not among the founders: it must wait to be added.
+		r.must(r.nodes[0].tryOpenGroup(r.servers[:1]))
+		r.must(r.nodes[1].tryOpenGroup(r.servers[:1]))
+		if n := len(r.nodes[1].g.Members()); n != 0 {
+			t.Fatalf("a stranger began with %d members", n)
+		}
+		l := r.lead(r.nodes[0])
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l.produce(5, 1, "a")
+		r.must(l.g.AddNonvoter(ctx, r.servers[1]))
+		r.eventually("the new server catches up", func() bool {
+			m, _ := l.g.Match(r.servers[1])
+			return m == l.log.LastIndex()
+		})
+		r.must(l.g.AddVoter(ctx, r.servers[1]))
+		l.produce(5, 1, "b")
+		r.converge()
+		if v := r.nodes[1].g.Voters(); len(v) != 2 {
+			t.Errorf("voters are %v, want both", v)
+		}
 	})
-	r.must(l.g.AddVoter(ctx, r.servers[1]))
-	l.produce(5, 1, "b")
-	r.converge()
-	if v := r.nodes[1].g.Voters(); len(v) != 2 {
-		t.Errorf("voters are %v, want both", v)
-	}
 }
 
 func TestRestartFromACopyKeepsTheMembership(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	l := r.leader()
-	l.produce(20, 1, "a")
-	r.converge()
-	for _, x := range r.nodes {
-		r.must(x.g.Checkpoint())
-	}
-	for _, x := range r.nodes {
-		x.close()
-	}
-	for _, x := range r.nodes {
-		x.open()
-		if v := x.g.Voters(); len(v) != 3 {
-			t.Fatalf("node %d restarts with voters %v", x.id, v)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.leader()
+		l.produce(20, 1, "a")
+		r.converge()
+		for _, x := range r.nodes {
+			r.must(x.g.Checkpoint())
 		}
-		if x.fsm.batches != 0 && x.fsm.batches >= 20 {
-			t.Errorf("node %d replayed %d batches although a copy exists", x.id, x.fsm.batches)
+		for _, x := range r.nodes {
+			x.close()
 		}
-	}
-	l = r.leader()
-	out := l.send(batch(1, "after")).wait(t)
-	if out.err != nil || out.base != 20 {
-		t.Fatalf("after the restart a batch is at %d, %v; want 20", out.base, out.err)
-	}
-	r.converge()
-	r.check()
+		for _, x := range r.nodes {
+			x.open()
+			if v := x.g.Voters(); len(v) != 3 {
+				t.Fatalf("node %d restarts with voters %v", x.id, v)
+			}
+			if x.fsm.batches != 0 && x.fsm.batches >= 20 {
+				t.Errorf("node %d replayed %d batches although a copy exists", x.id, x.fsm.batches)
+			}
+		}
+		l = r.leader()
+		out := l.send(batch(1, "after")).wait(t)
+		if out.err != nil || out.base != 20 {
+			t.Fatalf("after the restart a batch is at %d, %v; want 20", out.base, out.err)
+		}
+		r.converge()
+		r.check()
+	})
 }
 
 func TestLeaderServesOnlyAfterEverythingBeforeItsTermIsApplied(t *testing.T) {
-	t.Parallel()
+	t.Parallel() // in real time: a bubble does not see that a mutex is waited for
 	r := newRig(t, 3)
 	l := r.lead(r.nodes[0])
 	l.produce(5, 1, "a")
@@ -181,89 +185,92 @@ func TestLeaderServesOnlyAfterEverythingBeforeItsTermIsApplied(t *testing.T) {
 }
 
 func TestWatchersSeeLeadershipComeAndGo(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	events := make(chan Status, 100)
-	r.nodes[0].g.Watch(func(s Status) {
-		select {
-		case events <- s:
-		default:
-		}
-	})
-	see := func(ready bool) {
-		t.Helper()
-		deadline := time.After(patience)
-		for {
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		events := make(chan Status, 100)
+		r.nodes[0].g.Watch(func(s Status) {
 			select {
-			case s := <-events:
-				if s.Ready == ready {
-					return
+			case events <- s:
+			default:
+			}
+		})
+		see := func(ready bool) {
+			t.Helper()
+			deadline := time.After(patience)
+			for {
+				select {
+				case s := <-events:
+					if s.Ready == ready {
+						return
+					}
+				case <-deadline:
+					t.Fatalf("no event with ready %v", ready)
 				}
-			case <-deadline:
-				t.Fatalf("no event with ready %v", ready)
 			}
 		}
-	}
-	see(false)
-	r.lead(r.nodes[0])
-	see(true)
-	r.lead(r.nodes[1])
-	see(false)
+		see(false)
+		r.lead(r.nodes[0])
+		see(true)
+		r.lead(r.nodes[1])
+		see(false)
+	})
 }
 
 func TestTransferMovesLeadershipAndLosesNothing(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	l := r.lead(r.nodes[0])
-	var all []*pending
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				all = append(all, l.send(batch(1, "x")))
-				time.Sleep(time.Millisecond)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.lead(r.nodes[0])
+		var all []*pending
+		stop := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					all = append(all, l.send(batch(1, "x")))
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		r.must(l.g.TransferTo(ctx, r.servers[2]))
+		close(stop)
+		<-done
+		r.eventually("the target serves", func() bool { return r.nodes[2].g.Status().Ready })
+		r.converge()
+		acked := int64(0)
+		for _, o := range all {
+			out := o.wait(t)
+			switch {
+			case out.err == nil:
+				acked++
+			case !errors.Is(out.err, ErrNotLeader):
+				t.Errorf("a proposal during an orderly transfer says %v, want nil or ErrNotLeader", out.err)
 			}
 		}
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	r.must(l.g.TransferTo(ctx, r.servers[2]))
-	close(stop)
-	<-done
-	r.eventually("the target serves", func() bool { return r.nodes[2].g.Status().Ready })
-	r.converge()
-	acked := int64(0)
-	for _, o := range all {
-		out := o.wait(t)
-		switch {
-		case out.err == nil:
-			acked++
-		case !errors.Is(out.err, ErrNotLeader):
-			t.Errorf("a proposal during an orderly transfer says %v, want nil or ErrNotLeader", out.err)
+		if got := r.nodes[2].log.EndOffset(); got != acked {
+			t.Errorf("%d batches were acknowledged, the log holds %d", acked, got)
 		}
-	}
-	if got := r.nodes[2].log.EndOffset(); got != acked {
-		t.Errorf("%d batches were acknowledged, the log holds %d", acked, got)
-	}
+	})
 }
 
 func TestFailedTransferLeavesAWorkingLeader(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	l := r.lead(r.nodes[0])
-	l.produce(1, 1, "a")
-	r.net.isolate(r.nodes[2].id)
-	l.produce(1, 1, "b") // the target lacks this
-	if err := l.g.TransferTo(context.Background(), r.servers[2]); err == nil {
-		t.Fatal("a transfer to a replica that is cut off succeeded")
-	}
-	l = r.leader()
-	l.produce(3, 1, "c")
-	r.net.heal()
-	r.converge()
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.lead(r.nodes[0])
+		l.produce(1, 1, "a")
+		r.net.isolate(r.nodes[2].id)
+		l.produce(1, 1, "b") // the target lacks this
+		if err := l.g.TransferTo(context.Background(), r.servers[2]); err == nil {
+			t.Fatal("a transfer to a replica that is cut off succeeded")
+		}
+		l = r.leader()
+		l.produce(3, 1, "c")
+		r.net.heal()
+		r.converge()
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,81 +17,84 @@ import (
 )
 
 func TestRandomIsolationLosesAndRepeatsNothing(t *testing.T) {
-	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	r := newRig(t, 3, smallSegments)
-	r.leader()
-	rounds := 12
-	if testing.Short() {
-		rounds = 4
-	}
-	var acked sync.Map
-	var sent atomic.Int64
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for _, x := range r.nodes {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				s := x.g.Status()
-				if !s.Ready {
-					time.Sleep(time.Millisecond)
-					continue
-				}
-				value := fmt.Sprintf("<%d>%s", sent.Add(1), filler[:50])
-				_ = x.g.Propose(&Proposal{Data: batch(1, value), Term: s.Term, Done: func(_ int64, err error) {
-					if err == nil {
-						acked.Store(value, true)
+	inVirtualTime(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		r := newRig(t, 3, smallSegments)
+		r.leader()
+		rounds := 40
+		if testing.Short() {
+			rounds = 10
+		}
+		var acked sync.Map
+		var sent atomic.Int64
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for _, x := range r.nodes {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
 					}
-				}})
-				time.Sleep(200 * time.Microsecond)
+					s := x.g.Status()
+					if !s.Ready {
+						time.Sleep(time.Millisecond)
+						continue
+					}
+					value := fmt.Sprintf("<%d>%s", sent.Add(1), filler[:50])
+					_ = x.g.Propose(&Proposal{Data: batch(1, value), Term: s.Term, Done: func(_ int64, err error) {
+						if err == nil {
+							acked.Store(value, true)
+						}
+					}})
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+		}
+		for range rounds {
+			x := r.nodes[rng.IntN(3)]
+			r.net.isolate(x.id)
+			time.Sleep(time.Duration(50+rng.IntN(400)) * time.Millisecond)
+			if rng.IntN(2) == 0 {
+				_ = r.nodes[rng.IntN(3)].g.Campaign()
 			}
+			r.net.heal()
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+		}
+		close(stop)
+		wg.Wait()
+		r.leader()
+		r.converge()
+		r.check()
+		want := r.nodes[0].bytesOf()
+		for _, x := range r.nodes[1:] {
+			if !bytes.Equal(x.bytesOf(), want) {
+				t.Errorf("node %d differs from node 1", x.id)
+			}
+		}
+		counts := make(map[string]int)
+		for _, m := range regexp.MustCompile(`<\d+>f+`).FindAll(want, -1) {
+			counts[string(m)]++
+			if counts[string(m)] > 1 {
+				t.Errorf("%s was proposed once and is in the log %d times", m, counts[string(m)])
+			}
+		}
+		n := 0
+		acked.Range(func(v, _ any) bool {
+			n++
+			if c := counts[v.(string)]; c != 1 {
+				t.Errorf("acknowledged %q is in the log %d times", v, c)
+			}
+			return true
 		})
-	}
-	for range rounds {
-		x := r.nodes[rng.IntN(3)]
-		r.net.isolate(x.id)
-		time.Sleep(time.Duration(50+rng.IntN(400)) * time.Millisecond)
-		if rng.IntN(2) == 0 {
-			_ = r.nodes[rng.IntN(3)].g.Campaign()
+		t.Logf("%d of %d batches acknowledged", n, sent.Load())
+		if n == 0 {
+			t.Error("nothing was acknowledged: the test did nothing")
 		}
-		r.net.heal()
-		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
-	}
-	close(stop)
-	wg.Wait()
-	r.leader()
-	r.converge()
-	r.check()
-	want := r.nodes[0].bytesOf()
-	for _, x := range r.nodes[1:] {
-		if !bytes.Equal(x.bytesOf(), want) {
-			t.Errorf("node %d differs from node 1", x.id)
-		}
-	}
-	n := 0
-	acked.Range(func(v, _ any) bool {
-		n++
-		if c := bytes.Count(want, []byte(v.(string))); c != 1 {
-			t.Errorf("acknowledged %q is in the log %d times", v.(string)[:12], c)
-		}
-		return true
 	})
-	for i := int64(1); i <= sent.Load(); i++ {
-		if c := bytes.Count(want, fmt.Appendf(nil, "<%d>", i)); c > 1 {
-			t.Errorf("batch %d was proposed once and is in the log %d times", i, c)
-		}
-	}
-	t.Logf("%d of %d batches acknowledged", n, sent.Load())
-	if n == 0 {
-		t.Error("nothing was acknowledged: the test did nothing")
-	}
 }
 
 func TestPowerLossAtEveryFileOperationKeepsWhatWasAcknowledged(t *testing.T) {
@@ -149,27 +153,28 @@ func powerLossAt(t *testing.T, k int) {
 }
 
 func TestKilledReplicasComeBackWithEqualLogs(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3, smallSegments)
-	for round := range 6 {
-		l := r.leader()
-		l.produce(30, 1, filler)
-		x := r.nodes[round%3]
-		x.kill(false, uint64(round))
-		x.open()
-	}
-	r.leader().produce(1, 1, "end")
-	r.converge()
-	want := r.nodes[0].bytesOf()
-	if n := bytes.Count(want, []byte(filler)); n != 180 {
-		t.Errorf("the log holds %d batches, 180 were acknowledged", n)
-	}
-	for _, x := range r.nodes[1:] {
-		if !bytes.Equal(x.bytesOf(), want) {
-			t.Errorf("node %d differs from node 1", x.id)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3, smallSegments)
+		for round := range 6 {
+			l := r.leader()
+			l.produce(30, 1, filler)
+			x := r.nodes[round%3]
+			x.kill(false, uint64(round))
+			x.open()
 		}
-	}
-	r.check()
+		r.leader().produce(1, 1, "end")
+		r.converge()
+		want := r.nodes[0].bytesOf()
+		if n := bytes.Count(want, []byte(filler)); n != 180 {
+			t.Errorf("the log holds %d batches, 180 were acknowledged", n)
+		}
+		for _, x := range r.nodes[1:] {
+			if !bytes.Equal(x.bytesOf(), want) {
+				t.Errorf("node %d differs from node 1", x.id)
+			}
+		}
+		r.check()
+	})
 }
 
 func TestGroupCostsFewGoroutinesAndLittleMemory(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 // held around calls of the user's FSM, so that the state can be captured from
 // elsewhere while nothing is applied.
 type fsmState struct {
-	due atomic.Bool // snaps wait to be written
+	due    atomic.Bool   // snaps wait to be written
+	copied atomic.Uint64 // index of the last restart copy
+	bytes  atomic.Int64  // applied since the last restart copy
 
 	mu        sync.Mutex
-	index     uint64 // last applied, including entries the library keeps to itself
+	index     uint64 // last applied, without entries that the library keeps to itself
 	next      int64  // offset after it
 	conf      []byte // encoded configuration at index, committed
 	confIndex uint64
-	copied    uint64 // index of the last restart copy
-	bytes     int64  // applied since the last restart copy
 	segEnd    uint64 // last segment end that was captured
 	snaps     []log.Base
 	batch     []Committed
@@ -80,7 +80,7 @@ func (s *fsmState) add(l *raft.Log) {
 		c.Kind, c.Batch = KindData, batchOf(l.Data)
 		c.BaseOffset, c.NextOffset = c.Batch.BaseOffset(), c.Batch.NextOffset()
 		s.next = c.NextOffset
-		s.bytes += int64(c.Batch.Length())
+		s.bytes.Add(int64(c.Batch.Length()))
 	case l.Extensions[0]&kindMask == extCtrl:
 		c.Kind, c.Ctrl = KindCtrl, l.Data
 	default:
@@ -191,7 +191,8 @@ func (s *fsmState) restore(g *Group, b log.Base, st groupState) error {
 	if err := g.cfg.FSM.Restore(st.fsm, b); err != nil {
 		return fmt.Errorf("restore state machine at %d: %w", b.Index, err)
 	}
-	s.index, s.next, s.copied = b.Index, b.NextOffset, b.Index
+	s.index, s.next = b.Index, b.NextOffset
+	s.copied.Store(b.Index)
 	s.conf, s.confIndex = st.conf, st.confIndex
 	s.segEnd = b.Index
 	g.appliedIndex.Store(b.Index)

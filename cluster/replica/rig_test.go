@@ -13,6 +13,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/cluster/rpc"
@@ -95,7 +96,7 @@ func newBareRig(t testing.TB, n int, change ...func(*rigOptions)) *rig {
 		c(&r.opt)
 	}
 	if r.opt.fabric == nil {
-		r.opt.fabric = newSockets(t)
+		r.opt.fabric = newMemory()
 	}
 	r.net = r.opt.fabric
 	for i := range n {
@@ -488,6 +489,12 @@ func (r *rig) check() {
 			r.t.Fatalf("node %d: %v", x.id, bad)
 		}
 	}
+}
+
+// inVirtualTime runs a test in a bubble of virtual time.
+func inVirtualTime(t *testing.T, test func(t *testing.T)) {
+	t.Parallel()
+	synctest.Test(t, test)
 }
 
 // memory is a fabric without sockets, for bubbles of virtual time.
