@@ -1,9 +1,7 @@
 package partition
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"gopherlog/cluster/meta"
@@ -17,6 +15,10 @@ const (
 	electIdle  = time.Second
 	// againAfter is how long a campaign may take before the replica tries again.
 	againAfter = 500 * time.Millisecond
+	// startWindow is for how long after its opening a replica counts as just started.
+	startWindow = 5 * time.Second
+	// lull is how long a group that was led may be without a leader: an ordinary election takes a few milliseconds.
+	lull = 50 * time.Millisecond
 	// freshPatience multiplies the head starts in a new group: its first replica may still be creating many others.
 	freshPatience = 4
 	// askTimeout bounds one question to one peer.
@@ -31,7 +33,8 @@ const (
 //     cores, must not move leadership), or
 //   - no leader is known here, and a majority of the voters, asked, knows none either (a new group, or one restarted).
 //
-// Surviving replicas have their turn in order of assignment, each a head start after the one before.
+// Surviving replicas have their turn in order of assignment, each a head start after the one before. Whoever has its turn
+// asks the others how long their logs are, and lets the longest campaign.
 
 // election is what the elector remembers of an undecided group.
 type election struct {
@@ -66,12 +69,11 @@ func (e *elector) round(now time.Time) time.Duration {
 	if e.m.draining.Load() {
 		return electIdle
 	}
-	view := newView(e.m)
-	var ask []*Partition
+	v := newView(e.m)
 	seen := make(map[*Partition]bool)
+	var due []*Partition
 	for _, p := range e.m.All() {
-		st := p.group.Status()
-		orphan, undecided := view.undecided(st)
+		orphan, undecided := v.undecided(p.group.Status())
 		if !undecided {
 			continue
 		}
@@ -81,13 +83,8 @@ func (e *elector) round(now time.Time) time.Duration {
 			el = &election{orphan: orphan, since: now}
 			e.open[p] = el
 		}
-		if !e.turn(p, el, view, now) {
-			continue
-		}
-		if orphan {
-			e.campaign(p, el, now)
-		} else {
-			ask = append(ask, p)
+		if e.turn(p, el, v, now) {
+			due = append(due, p)
 		}
 	}
 	for p := range e.open {
@@ -95,15 +92,54 @@ func (e *elector) round(now time.Time) time.Duration {
 			delete(e.open, p)
 		}
 	}
-	for _, p := range view.leaderless(ask) {
-		if el := e.open[p]; el != nil {
-			e.campaign(p, el, now)
-		}
+	answers := v.askAll(due)
+	for _, p := range due {
+		e.decide(p, e.open[p], answers[p], v, now)
 	}
 	if len(e.open) > 0 {
 		return electEvery
 	}
 	return electIdle
+}
+
+// decide lets the replica with the longest log campaign, if a majority may follow it: this one in case of a tie. A shorter
+// log could not win, and its campaign would only depose who can.
+func (e *elector) decide(p *Partition, el *election, answers []answer, v *view, now time.Time) {
+	best := answer{server: e.m.cfg.Self, lastTerm: p.log.LastTerm(), lastIndex: p.log.LastIndex()}
+	without := 1
+	for _, a := range answers {
+		if !a.held {
+			continue
+		}
+		if !a.led {
+			without++
+		}
+		if a.longer(best) && v.mayLead(a.server.Node()) {
+			best = a
+		}
+	}
+	if !el.orphan && without < majority(len(p.group.Voters())) {
+		return
+	}
+	if best.server != e.m.cfg.Self {
+		el.campaign = now
+		e.m.ask(best.server, p)
+		return
+	}
+	if err := p.group.Campaign(); err != nil {
+		e.m.logger.Debug("campaign", "partition", p.label, "error", err) // tried again in the next round
+		return
+	}
+	el.campaign = now
+}
+
+// ask makes another replica campaign, without waiting for it.
+func (m *Manager) ask(server rpc.ServerID, p *Partition) {
+	m.wg.Go(func() {
+		if err := m.net.TimeoutNow(p.groupID(), server); err != nil {
+			m.logger.Debug("ask to campaign", "partition", p.label, "server", server, "error", err)
+		}
+	})
 }
 
 // turn says whether this replica may campaign now: it votes, the ones before it have had their head start, its last
@@ -119,20 +155,14 @@ func (e *elector) turn(p *Partition, el *election, v *view, now time.Time) bool 
 	wait := time.Duration(rank) * e.m.cfg.SuccessionDelay
 	switch {
 	case el.orphan:
-	case p.fresh:
+	case p.fresh && p.applied.Load() == 0:
 		wait *= freshPatience
-	default:
+	case now.Sub(p.opened) < startWindow:
 		wait += e.m.cfg.StartGrace
+	default:
+		wait += lull
 	}
 	return now.Sub(el.since) >= wait
-}
-
-func (e *elector) campaign(p *Partition, el *election, now time.Time) {
-	if err := p.group.Campaign(); err != nil {
-		e.m.logger.Debug("campaign", "partition", p.label, "error", err) // tried again in the next round
-		return
-	}
-	el.campaign = now
 }
 
 // view is what this node knows about the others during one round.
@@ -215,66 +245,3 @@ func (v *view) mayLead(node rpc.NodeID) bool {
 func hasNode(servers []rpc.ServerID, node rpc.NodeID) bool {
 	return slices.ContainsFunc(servers, func(s rpc.ServerID) bool { return s.Node() == node })
 }
-
-// leaderless returns those groups of which a majority of the voters, this one included, holds a replica and knows no leader.
-func (v *view) leaderless(groups []*Partition) []*Partition {
-	if len(groups) == 0 {
-		return nil
-	}
-	without := make(map[rpc.GroupID]int, len(groups))
-	var mu sync.Mutex
-	peers := v.peersOf(groups)
-	parallel(len(peers), len(peers), func(i int) {
-		for _, id := range v.ask(peers[i], groups) {
-			mu.Lock()
-			without[id]++
-			mu.Unlock()
-		}
-	})
-	var out []*Partition
-	for _, p := range groups {
-		if 1+without[p.groupID()] >= majority(len(p.group.Voters())) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-func (v *view) peersOf(groups []*Partition) []rpc.NodeID {
-	var peers []rpc.NodeID
-	for _, p := range groups {
-		for _, s := range p.group.Voters() {
-			if n := s.Node(); n != v.m.node && !slices.Contains(peers, n) && v.m.net.Alive(n) {
-				peers = append(peers, n)
-			}
-		}
-	}
-	return peers
-}
-
-// ask returns the groups for which a peer votes and knows no leader.
-func (v *view) ask(peer rpc.NodeID, groups []*Partition) []rpc.GroupID {
-	byID := make(map[rpc.GroupID]*Partition, len(groups))
-	var ids []rpc.GroupID
-	for _, p := range groups {
-		if hasNode(p.group.Voters(), peer) {
-			byID[p.groupID()] = p
-			ids = append(ids, p.groupID())
-		}
-	}
-	ctx, cancel := context.WithTimeout(v.m.ctx, askTimeout)
-	defer cancel()
-	answers, err := v.m.net.WhoLeads(ctx, peer, ids)
-	if err != nil {
-		return nil
-	}
-	var without []rpc.GroupID
-	for _, a := range answers {
-		if byID[a.Group] != nil && a.Leader == "" {
-			without = append(without, a.Group)
-		}
-	}
-	return without
-}
-
-func (p *Partition) groupID() rpc.GroupID { return rpc.GroupID{Topic: p.id, Partition: p.number} }

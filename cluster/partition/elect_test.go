@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -19,24 +20,39 @@ type fakeNet struct {
 	reports map[rpc.NodeID]map[rpc.NodeID]bool // about -> reporter
 	leads   map[rpc.NodeID]rpc.ServerID        // what a peer answers for every group it holds
 	missing map[rpc.NodeID]bool                // peers that do not hold the groups
-	asked   atomic.Int32
+	last    map[rpc.NodeID][2]uint64           // term and index of the last entry
+	self    rpc.ServerID
+	calls   atomic.Int32
+	asked   chan rpc.ServerID
 }
 
 func (n *fakeNet) Alive(id rpc.NodeID) bool                      { return !n.dead[id] }
 func (n *fakeNet) ReportsDead(id rpc.NodeID) map[rpc.NodeID]bool { return n.reports[id] }
 
-func (n *fakeNet) WhoLeads(_ context.Context, to rpc.NodeID, groups []rpc.GroupID) ([]rpc.Leadership, error) {
-	n.asked.Add(1)
+// Call answers for every group alike.
+func (n *fakeNet) Call(_ context.Context, to rpc.NodeID, _ string, request []byte) ([]byte, error) {
+	n.calls.Add(1)
 	if n.dead[to] {
 		return nil, errors.New("down")
 	}
-	var out []rpc.Leadership
-	for _, g := range groups {
-		if !n.missing[to] {
-			out = append(out, rpc.Leadership{Group: g, Leader: n.leads[to]})
+	var out []byte
+	for range len(request) / groupIDSize {
+		flags := byte(flagHeld)
+		if n.leads[to] != "" && n.leads[to] != n.self {
+			flags |= flagLed
 		}
+		if n.missing[to] {
+			flags = 0
+		}
+		out = binary.BigEndian.AppendUint64(append(out, flags), n.last[to][0])
+		out = binary.BigEndian.AppendUint64(out, n.last[to][1])
 	}
 	return out, nil
+}
+
+func (n *fakeNet) TimeoutNow(_ rpc.GroupID, target rpc.ServerID) error {
+	n.asked <- target
+	return nil
 }
 
 // fakeMeta shows one image.
@@ -68,7 +84,7 @@ func watch(t *testing.T, node rpc.NodeID) *watched {
 	h.node = node
 	img := &meta.Image{Brokers: map[meta.NodeID]*meta.Broker{1: {ID: 1}, 2: {ID: 2}, 3: {ID: 3}}}
 	w := &watched{h: h, net: &fakeNet{dead: map[rpc.NodeID]bool{}, reports: map[rpc.NodeID]map[rpc.NodeID]bool{},
-		leads: map[rpc.NodeID]rpc.ServerID{}, missing: map[rpc.NodeID]bool{}}, meta: &fakeMeta{img: img}, now: time.Unix(1000, 0)}
+		leads: map[rpc.NodeID]rpc.ServerID{}, missing: map[rpc.NodeID]bool{}, last: map[rpc.NodeID][2]uint64{}, self: rpc.MakeServerID(node, 1), asked: make(chan rpc.ServerID, 10)}, meta: &fakeMeta{img: img}, now: time.Unix(1000, 0)}
 	cfg := Config{Meta: w.meta, Self: rpc.MakeServerID(node, 1)}.WithDefaults()
 	w.m = &Manager{cfg: cfg, node: node, net: w.net, logger: cfg.Logger, ctx: context.Background(),
 		slots: map[slotKey]*slot{{}: {p: h.Partition, topic: &meta.Topic{Name: "t"}}}}
@@ -155,6 +171,7 @@ func TestANewGroupIsLedAtOnceByItsFirstReplica(t *testing.T) {
 	w := watch(t, 1)
 	w.h.fresh = true
 	w.follow("")
+	w.h.applied.Store(0)
 	w.net.missing[2], w.net.missing[3] = true, true
 	if n := w.after(time.Second); n != 0 {
 		t.Fatal("campaigned before a majority had opened the group")
@@ -179,11 +196,69 @@ func TestARestartDoesNotDeposeAHealthyLeader(t *testing.T) {
 	}
 }
 
+// A leader that slept through its lease steps down while its followers still believe in it.
+func TestALeaderThatSteppedDownLeadsAgainSoon(t *testing.T) {
+	w := watch(t, 1)
+	w.follow("")
+	w.net.leads[2], w.net.leads[3] = servers(3)[0], servers(3)[0]
+	if n := w.after(lull); n != 1 {
+		t.Fatalf("%d campaigns, want 1", n)
+	}
+}
+
+// Of two survivors the one with the longer log must lead. The first in order may not be that one: it asks the other to
+// campaign instead of losing, and raising the term, itself.
+func TestTheLongestLogCampaigns(t *testing.T) {
+	for name, last := range map[string][2]uint64{"more entries": {1, 1000}, "a newer term": {4, 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := watch(t, 2)
+			w.follow(servers(3)[0])
+			w.reportDead(1, 2, 3)
+			w.net.last[3] = last
+			if n := w.after(0); n != 0 {
+				t.Fatalf("%d campaigns of the shorter log", n)
+			}
+			if got := <-w.net.asked; got.Node() != 3 {
+				t.Fatalf("asked %s", got)
+			}
+			w.m.wg.Wait()
+		})
+	}
+}
+
+func TestPeersAnswerAboutGroups(t *testing.T) {
+	w := watch(t, 2)
+	id := topicID(3)
+	w.m.slots = map[slotKey]*slot{{id, 5}: {p: w.h.Partition, topic: &meta.Topic{Name: "t"}}}
+	request := append(rpc.GroupID{Topic: id, Partition: 5}.Bytes(), rpc.GroupID{Topic: id, Partition: 6}.Bytes()...)
+	flags := func(from rpc.NodeID) (byte, byte) {
+		got, err := w.m.answerGroups(context.Background(), from, request)
+		if err != nil || len(got) != 2*answerSize {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		if last := binary.BigEndian.Uint64(got[9:]); last != w.h.log.LastIndex() {
+			t.Fatalf("last index %d, want %d", last, w.h.log.LastIndex())
+		}
+		return got[0], got[answerSize]
+	}
+	w.follow(servers(3)[0])
+	if held, other := flags(3); held != flagHeld|flagLed || other != 0 {
+		t.Fatalf("flags %d and %d", held, other)
+	}
+	if held, _ := flags(1); held != flagHeld {
+		t.Fatalf("flags %d: who is asked by its leader knows none", held)
+	}
+	if _, err := w.m.answerGroups(context.Background(), 1, request[1:]); err == nil {
+		t.Fatal("half an id was accepted")
+	}
+}
+
 func TestARestartWaitsForItsLeaderFirst(t *testing.T) {
 	w := watch(t, 1)
 	w.follow("")
-	if n := w.after(w.m.cfg.StartGrace - electEvery); n != 0 || w.net.asked.Load() > 0 {
-		t.Fatalf("%d campaigns, %d questions within the grace", n, w.net.asked.Load())
+	w.h.opened = w.now
+	if n := w.after(w.m.cfg.StartGrace - electEvery); n != 0 || w.net.calls.Load() > 0 {
+		t.Fatalf("%d campaigns, %d questions within the grace", n, w.net.calls.Load())
 	}
 	if n := w.after(2 * electEvery); n != 1 {
 		t.Fatalf("%d campaigns after it", n)
@@ -210,6 +285,7 @@ func TestDrainingReplicasDoNotDelayTheNext(t *testing.T) {
 	w := watch(t, 2)
 	w.h.fresh = true
 	w.follow("")
+	w.h.applied.Store(0)
 	w.meta.img.Brokers[1].Draining = true
 	if n := w.after(0); n != 1 {
 		t.Fatalf("%d campaigns: waited for a replica that is leaving", n)

@@ -51,7 +51,8 @@ type Manager struct {
 type network interface {
 	Alive(id rpc.NodeID) bool
 	ReportsDead(id rpc.NodeID) map[rpc.NodeID]bool
-	WhoLeads(ctx context.Context, to rpc.NodeID, groups []rpc.GroupID) ([]rpc.Leadership, error)
+	Call(ctx context.Context, to rpc.NodeID, method string, request []byte) ([]byte, error)
+	TimeoutNow(group rpc.GroupID, target rpc.ServerID) error
 }
 
 type slotKey struct {
@@ -117,6 +118,7 @@ func Open(cfg Config) (*Manager, error) {
 		m.cancel()
 		return nil, err
 	}
+	cfg.Node.Handle(methodGroups, m.answerGroups)
 	cfg.Node.OnPeerChange(func(rpc.NodeID, bool) { kick(m.electKick) })
 	cfg.Node.OnReport(func(rpc.NodeID) { kick(m.electKick) })
 	for _, loop := range []func(){m.followLoop, m.awaitReady, m.electLoop, m.publishLoop, m.dutiesLoop, m.housekeepLoop} {
@@ -237,6 +239,7 @@ func (m *Manager) BudgetUsed() int64 { return m.shared.budget.Used() }
 func (m *Manager) Close(ctx context.Context) error {
 	m.closing.Do(func() {
 		m.unhook()
+		m.cfg.Node.Handle(methodGroups, nil)
 		close(m.stop)
 		m.cancel()
 	})

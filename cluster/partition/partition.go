@@ -197,3 +197,5 @@ func (p *Partition) close(ctx context.Context) error {
 	p.wg.Wait()
 	return err
 }
+
+func (p *Partition) groupID() rpc.GroupID { return rpc.GroupID{Topic: p.id, Partition: p.number} }
