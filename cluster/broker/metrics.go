@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"gopherlog/engine/wire"
 )
 
 // metrics of the client side. Per API everything is looked up once, so that a request touches no map.
@@ -96,4 +98,9 @@ func (b *Broker) count(a *api, code int16) int16 {
 		b.metrics.errors.WithLabelValues(a.name, codeNames[code]).Inc()
 	}
 	return code
+}
+
+// DescribeMetrics registers what a Broker registers, without one: for documentation.
+func DescribeMetrics(r prometheus.Registerer) error {
+	return newMetrics(&Broker{server: wire.New(wire.Config{})}).register(r)
 }
