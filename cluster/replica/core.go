@@ -32,7 +32,6 @@ type core struct {
 
 	appliedIndex atomic.Uint64 // last index that the FSM consumed
 	lastIndex    func() uint64
-	led          atomic.Bool // was leader since it was opened
 	suspect      atomic.Bool
 	stalled      atomic.Bool
 	stall        *time.Timer // runs while a log write does
@@ -66,6 +65,13 @@ func (c *core) init() {
 	c.stall.Stop()
 }
 
+// isLeader is raft's state, which is a leader's before anything is appended or
+// sent in its term.
+func (c *core) isLeader() bool {
+	r := c.raft()
+	return r != nil && r.State() == raft.Leader
+}
+
 // mayCampaign answers a request to campaign at once: only a follower may.
 func (c *core) mayCampaign() bool {
 	r := c.raft()
@@ -83,9 +89,7 @@ func (c *core) stir() {
 // changed follows raft's state. A term ends here, on raft's main goroutine,
 // before that can store anybody else's entry.
 func (c *core) changed(r *raft.Raft, s raft.RaftState) {
-	if s == raft.Leader {
-		c.led.Store(true)
-	} else {
+	if s != raft.Leader {
 		never, unknown := c.sweep(r.CommitIndex())
 		finish(never, ErrNotLeader)
 		finish(unknown, ErrLost)
@@ -139,10 +143,9 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 // beginTerm opens the queue when the entry is the no-op with which this replica
 // begins to lead.
 func (c *core) beginTerm(logs []*raft.Log) bool {
-	if logs[0].Type != raft.LogNoop || c.raft().State() != raft.Leader {
+	if logs[0].Type != raft.LogNoop || !c.isLeader() {
 		return false
 	}
-	c.led.Store(true)
 	c.lead(logs[0].Term)
 	c.sync.begin(c.now(), logs[0].Index)
 	return true

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -201,7 +202,7 @@ func TestGroupCostsFewGoroutinesAndLittleMemory(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		for i, g := range gs {
-			g.Close(t.Context())
+			g.Close(context.Background())
 			logs[i].Close()
 		}
 		r.close()

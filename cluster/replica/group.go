@@ -85,6 +85,7 @@ func (g *Group) attachNode() rpc.GroupTransport {
 		Accepted:      g.onAccepted,
 		Matched:       g.onMatched,
 		Verify:        leaveToLog,
+		Recycle:       true,
 		Leader:        g.leader,
 	})
 }

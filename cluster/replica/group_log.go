@@ -42,13 +42,17 @@ func toRaft(e *log.Entry, out *raft.Log) {
 // GetLog returns an entry; of the index before the first only the term, which
 // the library needs to send the first. Exactly raft.ErrLogNotFound makes the
 // leader send a snapshot instead. Damage ends this group's raft.
+//
+// Only a leader sends what it reads; everybody else looks at terms, kinds and
+// headers, so of a batch they get the header. A goroutine that outlived its
+// leadership may get one too: the peer's log refuses such an entry.
 func (l *groupLog) GetLog(index uint64, out *raft.Log) error {
 	if index < l.g.log.FirstIndex() {
 		return l.base(index, out)
 	}
 	var e log.Entry
 	var err error
-	if l.g.led.Load() || l.g.cfg.NeedData {
+	if l.g.isLeader() || l.g.cfg.NeedData {
 		e, err = l.g.log.Entry(index)
 	} else {
 		e, err = l.g.log.EntryHeader(index)
@@ -59,7 +63,7 @@ func (l *groupLog) GetLog(index uint64, out *raft.Log) error {
 		return nil
 	case errors.Is(err, log.ErrNotFound):
 		return l.base(index, out)
-	case errors.Is(err, log.ErrTruncated), errors.Is(err, log.ErrClosed):
+	case errors.Is(err, log.ErrTruncated): // a deposed leader's reader; nobody else can meet one
 		return err
 	}
 	l.g.failAndExit(fmt.Errorf("read entry %d: %w", index, err))
@@ -103,7 +107,13 @@ func (l *groupLog) append(logs []*raft.Log) error {
 		}
 		l.entries = append(l.entries, log.Entry{Index: e.Index, Term: e.Term, Type: uint8(e.Type), Data: e.Data, Ext: e.Extensions})
 	}
-	err := l.g.log.Append(l.entries)
+	// What a leader appends stays in memory for its peers. What a leader sent
+	// goes back to the transport's pool when the request is answered.
+	write := l.g.log.AppendBorrowed
+	if l.g.isLeader() {
+		write = l.g.log.Append
+	}
+	err := write(l.entries)
 	clear(l.entries)
 	return err
 }

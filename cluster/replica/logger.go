@@ -72,6 +72,7 @@ var expected = map[string]bool{
 	"failed to make requestVote RPC":                             true,
 	"failed to contact":                                          true,
 	"appendEntries rejected, sending older logs":                 true,
+	"failed to get log":                                          true, // of a deposed leader; damage is reported by the group
 	"failed to get previous log":                                 true,
 	"previous log term mis-match":                                true,
 	"peer has newer term, stopping replication":                  true,

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -221,7 +222,7 @@ func newSecondGroup(t *testing.T, x *rigNode) *secondGroup {
 	x.rig.must(err)
 	s := &secondGroup{g: g, log: l}
 	t.Cleanup(func() {
-		g.Close(t.Context())
+		g.Close(context.Background())
 		l.Close()
 	})
 	x.rig.eventually("the second group leads", func() bool { return g.Status().Ready })
