@@ -4,9 +4,12 @@ BIN     := bin
 PROFILE ?= quick
 OUT     ?= results/$(shell date +%Y%m%d-%H%M%S)-bench
 BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenarios/price-at-saturation.yaml
-FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover
+FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
+           ./txn/producer:FuzzDecode ./cluster/rpc:FuzzReadPart ./cluster/replica:FuzzDecodeSnapshot \
+           ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
+           ./bench/history:FuzzReader
 
-.PHONY: help build test lint fuzz microbench cover demo bench bench-smoke bench-full bench-faults sabotage check-format clients clean
+.PHONY: help build test lint fuzz fuzz-smoke microbench cover demo bench bench-smoke bench-full bench-faults sabotage check-format clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,16 +19,16 @@ build: ## build the commands into bin/
 	$(GO) build -o $(BIN)/ ./cmd/server ./cmd/mqclient ./cmd/mqvalidate ./cmd/mqbench
 
 test: ## every test under the race detector, loopback only
-	$(GO) test -race -timeout 15m ./...
+	@bash scripts/test.sh
 
 lint: ## gofmt, vet, staticcheck, govulncheck, the house test, the macOS cross-build
 	@bash scripts/lint.sh
 
 fuzz: ## ten seconds of each fuzz target (FUZZTIME=30s for longer)
-	@for t in $(FUZZ); do \
-		echo "fuzz $${t%%:*} $${t##*:}"; \
-		$(GO) test $${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $${FUZZTIME:-10s} -fuzzminimizetime 10x || exit 1; \
-	done
+	@bash scripts/fuzz.sh $(FUZZ)
+
+fuzz-smoke: ## ten seconds of the three that read what strangers and crashes leave
+	@bash scripts/fuzz.sh $(wordlist 1,3,$(FUZZ))
 
 microbench: ## hot paths beside bare loops, as ratios within one run
 	@bash scripts/microbench.sh

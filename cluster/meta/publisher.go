@@ -100,7 +100,7 @@ func (c *Controller) sendLeaders(batch []*metapb.LeaderUpdate) error {
 	ctx, cancel := context.WithTimeout(c.ctx, submitTimeout)
 	defer cancel()
 	_, err := c.submit(ctx, &metapb.Command{Op: &metapb.Command_PublishLeaders{PublishLeaders: &metapb.PublishLeaders{Updates: batch}}}, false)
-	if err != nil {
+	if err != nil && c.ctx.Err() == nil {
 		c.log.Warn("leaders not published yet", "partitions", len(batch), "error", err)
 	}
 	return err
