@@ -10,10 +10,10 @@ import (
 type lost struct{ finding }
 
 // proves says whether the final read shows that the message is absent: it read on beyond its offset, or, where the offset is not
-// known, it read everything.
+// known, it read everything and retention deleted nothing.
 func (f *lost) proves(l *ledger, r *history.Record) bool {
 	if r.Offset < 0 {
-		return l.drained
+		return l.drained && l.start[r.Partition] == 0
 	}
 	return r.Offset < l.next[r.Partition]
 }

@@ -23,7 +23,7 @@ type world struct {
 const (
 	worldPartitions = 3
 	worldProducers  = 2
-	perLane         = 500
+	perLane         = 300
 )
 
 // perfect is a run without any anomaly: everything sent was acknowledged at the offset at which it is read, twice.
@@ -398,7 +398,7 @@ func TestDoubtIsNeverAPass(t *testing.T) {
 func TestAnUnreadMessageIsUnknownUntilTheEndIsKnown(t *testing.T) {
 	w, o := perfect(), strict()
 	o.Drained = false
-	w.drain = slices.DeleteFunc(w.drain, func(r history.Record) bool { return r.Partition == 1 && r.Offset >= 900 })
+	w.drain = slices.DeleteFunc(w.drain, func(r history.Record) bool { return r.Partition == 1 && r.Offset >= perLane*worldProducers-100 })
 	v := w.judge(t, o)
 	if r := rule(t, v, "A5"); r.Count != 100 || r.Status != Inconclusive || v.Totals.Unseen != 100 || v.Totals.Lost != 0 || v.Status != Inconclusive {
 		t.Errorf("%s, A5 %+v, %+v", v.Status, r.Count, v.Totals)
@@ -427,7 +427,7 @@ func TestAViolationOutranksDoubtAndToleranceHidesNothing(t *testing.T) {
 func TestAZeroStandsWithItsDenominatorAndBound(t *testing.T) {
 	v := perfect().judge(t, strict())
 	for _, r := range v.Rules {
-		if r.Denominator == 0 || r.Upper95 <= 0 || r.Upper95 > 0.1 || r.Of == "" || r.Name == "" {
+		if r.Denominator == 0 || r.Upper95 <= 0 || r.Upper95 > 0.2 || r.Of == "" || r.Name == "" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -453,9 +453,9 @@ func TestADamagedHistoryIsInconclusiveAndAnAbsentOneAnError(t *testing.T) {
 
 // The slow twin: random runs with random faults, judged by a checker that keeps everything in maps.
 func TestAgreesWithASlowTwinOnRandomHistories(t *testing.T) {
-	rounds := 60
+	rounds := 20
 	if testing.Short() {
-		rounds = 15
+		rounds = 5
 	}
 	for range rounds {
 		seed := rand.Uint64()

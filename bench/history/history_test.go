@@ -72,7 +72,8 @@ func TestNoRecordTakesMoreThanTwentyFourBytes(t *testing.T) {
 }
 
 func TestASenderIsNeverHeldUpAndLostRecordsAreCounted(t *testing.T) {
-	w, err := Create(t.TempDir(), 1, twoTopics)
+	const queue = 4
+	w, err := create(t.TempDir(), 1, twoTopics, queue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestASenderIsNeverHeldUpAndLostRecordsAreCounted(t *testing.T) {
 	}
 	file := s.f
 	s.f = stuck
-	const n = (maxQueuedBlocks + 40) * blockBytes / 4
+	const n = (queue + 20) * blockBytes / 4
 	for i := range uint64(n) {
 		s.Append(Record{Kind: Sent, Sequence: i, At: time.Duration(i) * time.Microsecond})
 	}

@@ -44,6 +44,10 @@ type block struct {
 
 // Create begins a history in dir, which it makes.
 func Create(dir string, run uint64, partitions []Partition) (*Writer, error) {
+	return create(dir, run, partitions, maxQueuedBlocks)
+}
+
+func create(dir string, run uint64, partitions []Partition, queue int) (*Writer, error) {
 	if len(partitions) > MaxPartition+1 {
 		return nil, fmt.Errorf("history: %d partitions, the format holds %d", len(partitions), MaxPartition+1)
 	}
@@ -51,7 +55,7 @@ func Create(dir string, run uint64, partitions []Partition) (*Writer, error) {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	w := &Writer{dir: dir, run: run, partitions: partitions,
-		queue: make(chan block, maxQueuedBlocks), free: make(chan []byte, maxQueuedBlocks), done: make(chan struct{})}
+		queue: make(chan block, queue), free: make(chan []byte, queue), done: make(chan struct{})}
 	go w.loop()
 	return w, nil
 }
@@ -218,7 +222,7 @@ func (s *Stream) handOver() {
 func (s *Stream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.records > 0 && !s.closed && len(s.w.queue) < maxQueuedBlocks/2 {
+	if s.records > 0 && !s.closed && len(s.w.queue) < cap(s.w.queue)/2 {
 		s.handOver()
 	}
 }

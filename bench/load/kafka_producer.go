@@ -16,6 +16,7 @@ const bufferSlack = 1 << 16
 
 type kafkaProducer struct {
 	client  *kgo.Client
+	blind   bool         // acks=0: nobody tells an offset, and the client makes one up
 	waiting atomic.Int64 // records without outcome
 }
 
@@ -61,7 +62,7 @@ func (k *kafka) NewProducer(ctx context.Context, c ProducerConfig) (Producer, er
 		client.Close()
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	return &kafkaProducer{client: client}, nil
+	return &kafkaProducer{client: client, blind: c.Acks == 0}, nil
 }
 
 // envelope is a record's counterpart in the client, made once and used again with it.
@@ -87,8 +88,11 @@ func (p *kafkaProducer) Send(rec *Record, done func(Ack)) {
 
 func (p *kafkaProducer) outcome(e *envelope, r *kgo.Record, err error) {
 	a := Ack{Offset: r.Offset, Err: err}
+	if err != nil || p.blind {
+		a.Offset = -1
+	}
 	if err != nil {
-		a.Offset, a.Definite = -1, definite(err)
+		a.Definite = definite(err)
 	}
 	e.done(a)
 	p.waiting.Add(-1)

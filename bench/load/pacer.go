@@ -13,6 +13,7 @@ type Pacer struct {
 	clock    *Clock
 	arrivals Arrivals
 	nap      time.Duration
+	sleep    func(time.Duration) // nil: an alarm of the operating system
 }
 
 // NewPacer paces one of n producers that share the machine.
@@ -23,18 +24,22 @@ func NewPacer(clock *Clock, arrivals Arrivals, n int) *Pacer {
 // Run calls slot for every intended time before end, at that time or as soon after as possible: late slots go out at once, none is
 // skipped. slot must not block. It returns ctx's error if that ended the walk.
 func (p *Pacer) Run(ctx context.Context, end time.Duration, slot func(intended time.Duration)) error {
-	alarm, err := newAlarm()
-	if err != nil {
-		return err
+	sleep := p.sleep
+	if sleep == nil {
+		alarm, err := newAlarm()
+		if err != nil {
+			return err
+		}
+		defer alarm.close()
+		sleep = alarm.sleep
 	}
-	defer alarm.close()
 	for next := p.arrivals.Next(); next < end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		now := p.clock.Now()
 		if next > now {
-			alarm.sleep(max(next-now, p.nap))
+			sleep(max(next-now, p.nap))
 			continue
 		}
 		for next <= now && next < end {

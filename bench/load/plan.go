@@ -24,6 +24,8 @@ type Plan struct {
 	Clock       *Clock         // nil: a clock of its own
 	Progress    func(Progress) // each interval, from one goroutine; may be nil
 	Logger      *slog.Logger   // nil: quiet
+
+	sleep func(time.Duration) // of the pacers; nil: an alarm of the operating system
 }
 
 // PlanOf is the plan of a cell for one trial: topic names get the prefix, the seed is the trial's.

@@ -18,6 +18,7 @@ type reader struct {
 	tally    *tally
 	position ends // next offset to be read, per partition
 	byTopic  map[string]topicPlan
+	seen     map[laneKey]*readSet // owned by the reading goroutine
 
 	cancel context.CancelFunc // nil before start
 	ended  chan struct{}
@@ -25,7 +26,7 @@ type reader struct {
 
 func newReader(r *runner, c Consumer, s *history.Stream) *reader {
 	d := &reader{run: r, consumer: c, stream: s, visible: hdr.NewRecorder(r.plan.Interval), tally: newTally(r.plan.Phases, r.plan.Interval),
-		position: make(ends, len(r.places)), byTopic: map[string]topicPlan{}, ended: make(chan struct{})}
+		position: make(ends, len(r.places)), byTopic: map[string]topicPlan{}, seen: map[laneKey]*readSet{}, ended: make(chan struct{})}
 	for _, t := range r.topics {
 		d.byTopic[t.name] = t
 	}
@@ -99,10 +100,46 @@ func (d *reader) read(m Delivery, now time.Duration) {
 		if h.Partition != uint32(flat) {
 			r.Flags = history.WrongPartition
 		}
-		d.visible.Record(h.Intended, now-h.Intended)
-		d.tally.add(h.Intended, now, func(p *PhaseCounts, k *Tick) { p.Read++; k.Read++ })
+		if d.first(&h, uint32(flat)) {
+			d.visible.Record(h.Intended, now-h.Intended)
+			d.tally.add(h.Intended, now, func(p *PhaseCounts, k *Tick) { p.Read++; k.Read++ })
+		}
 	}
 	if d.stream != nil {
 		d.stream.Append(r)
 	}
+}
+
+// laneKey names a lane as it was read.
+type laneKey struct {
+	producer, session uint16
+	partition         uint32
+}
+
+// readSet is a bit for each sequence of a lane that was read.
+type readSet []uint64
+
+// maxReadSet bounds what a damaged sequence could claim: 8 MiB, 64 million messages of one lane. Beyond it every read counts as the first.
+const maxReadSet = 1 << 20
+
+// first says whether a message is read for the first time: a message becomes visible once, whatever copies or second readings follow.
+func (d *reader) first(h *header, partition uint32) bool {
+	key := laneKey{h.Producer, h.Session, partition}
+	set := d.seen[key]
+	if set == nil {
+		set = &readSet{}
+		d.seen[key] = set
+	}
+	word, bit := h.Sequence>>6, uint64(1)<<(h.Sequence&63)
+	if word >= maxReadSet {
+		return true
+	}
+	for uint64(len(*set)) <= word {
+		*set = append(*set, 0)
+	}
+	if (*set)[word]&bit != 0 {
+		return false
+	}
+	(*set)[word] |= bit
+	return true
 }

@@ -180,7 +180,9 @@ func (r *runner) send(ctx context.Context) {
 				failed[i] = s.closed(ctx, end)
 				return
 			}
-			failed[i] = s.paced(ctx, NewPacer(r.clock, NewArrivals(r.plan.Load, r.plan.Seed, i, n), n), end)
+			pacer := NewPacer(r.clock, NewArrivals(r.plan.Load, r.plan.Seed, i, n), n)
+			pacer.sleep = r.plan.sleep
+			failed[i] = s.paced(ctx, pacer, end)
 		})
 	}
 	wg.Wait()

@@ -130,7 +130,7 @@ func TestAProberSeesNoGapWhereThereIsNone(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if gaps := p.Stop(time.Second); len(gaps) != 0 {
+	if gaps := p.Stop(20 * time.Second); len(gaps) != 0 {
 		t.Fatalf("gaps %+v", gaps)
 	}
 }
