@@ -221,21 +221,22 @@ func (p *peer) silent() {
 	now := time.Now()
 	p.mu.Lock()
 	threshold := deadThreshold(p.node.cfg.DeadAfter, p.trips.p99())
+	hangUp := max(p.node.cfg.HangUpAfter, 2*threshold)
 	since := now.Sub(p.lastPong)
 	dead, again := silence(since, now.Sub(p.node.lastTick()), threshold, p.node.cfg.PingInterval)
 	link := p.link
 	switch {
 	case !dead:
 		p.silence.Reset(again)
-	case since < p.node.cfg.HangUpAfter && link != nil:
-		p.silence.Reset(p.node.cfg.HangUpAfter - since)
+	case since < hangUp && link != nil:
+		p.silence.Reset(hangUp - since)
 	}
 	p.mu.Unlock()
 	if !dead {
 		return
 	}
 	p.judge(true)
-	if since >= p.node.cfg.HangUpAfter && link != nil {
+	if since >= hangUp && link != nil {
 		link.close(ErrDown) // after a cut heals, a new connection is up before the old one retransmits
 	}
 }
