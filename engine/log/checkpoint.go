@@ -201,6 +201,9 @@ func (l *Log) syncAll(segs []*segment) error {
 
 // writePoint replaces the recovery point; keeper is held.
 func (l *Log) writePoint(p point) error {
+	if err := l.syncDir(); err != nil {
+		return err
+	}
 	if err := l.writeFile(filePoint, encodePoint(p)); err != nil {
 		return fmt.Errorf("log: write recovery point: %w", err)
 	}
@@ -255,10 +258,10 @@ func (l *Log) shut() {
 	unpinSegments(segs)
 }
 
-// Remove closes the log and deletes its directory and side entries.
+// Remove closes the log and deletes its side entries, then its directory.
 func (l *Log) Remove() error {
 	<-l.keeper
 	defer func() { l.keeper <- struct{}{} }()
 	l.shut()
-	return errors.Join(l.cfg.FS.RemoveAll(l.cfg.Dir), l.cfg.Sidecar.DeleteFrom(0))
+	return errors.Join(l.cfg.Sidecar.DeleteFrom(0), l.cfg.FS.RemoveAll(l.cfg.Dir))
 }

@@ -54,17 +54,20 @@ func (r *recovery) run() error {
 	return r.recover(bases)
 }
 
-// checkMetadata writes partition.metadata, or compares it.
+// checkMetadata writes partition.metadata, or compares it. It is not synced: what a power cut took of it is
+// written again.
 func (r *recovery) checkMetadata() error {
 	want := fmt.Sprintf("version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(r.cfg.TopicID[:]))
 	data, ok, err := readIfThere(r.cfg.FS, r.path(fileMetadata))
+	have := strings.TrimSpace(strings.TrimRight(string(data), "\x00"))
 	switch {
 	case err != nil:
 		return err
-	case !ok || len(data) == 0:
-		return r.writeFile(fileMetadata, []byte(want))
-	case strings.TrimSpace(string(data)) != strings.TrimSpace(want):
-		return fmt.Errorf("log: %s says %q, want %q: the directory belongs to another topic", fileMetadata, data, want)
+	case !ok || len(have) < len(want)-1 && strings.HasPrefix(want, have):
+		r.names.wrote()
+		return errors.Join(truncateFile(r.cfg.FS, r.path(fileMetadata), 0), writeTo(r.cfg.FS, r.path(fileMetadata), []byte(want), 0))
+	case have != strings.TrimSpace(want):
+		return fmt.Errorf("log: %s says %q, want %q: the directory belongs to another topic", fileMetadata, have, want)
 	}
 	return nil
 }
@@ -136,10 +139,17 @@ func (r *recovery) readPoint() error {
 	return err
 }
 
-// create makes the first segment of a log that starts from nothing.
+// create makes the first segment of a log that starts from nothing; the names are durable when it returns, so
+// an empty directory beside side entries is one that was lost.
 func (r *recovery) create() error {
 	if r.hasPoint && r.point.index > 0 {
 		return &CorruptionError{filePoint, 0, fmt.Sprintf("index %d was durable, but there is no segment", r.point.index)}
+	}
+	err := r.cfg.Sidecar.Scan(0, noIndex, func(e Entry) error {
+		return &CorruptionError{segmentName(0, extLog), 0, fmt.Sprintf("missing: there are side entries from index %d on, but no segment", e.Index)}
+	})
+	if err != nil {
+		return err
 	}
 	s, err := createSegment(r.cfg.FS, r.cfg.Dir, ridxHead{first: 1})
 	if err != nil {
@@ -148,9 +158,6 @@ func (r *recovery) create() error {
 	r.segs = []*segment{s}
 	r.epochs = epochs{{}}
 	r.cache.reset(1)
-	if err := r.cfg.Sidecar.DeleteFrom(0); err != nil {
-		return err
-	}
 	r.names.wrote()
 	return r.syncDir()
 }

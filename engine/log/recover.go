@@ -403,8 +403,10 @@ func (r *recovery) settleAll() error {
 			}
 		}
 	}
-	if err := r.syncDir(); err != nil {
-		return err
+	if r.cut || r.cfg.SyncEach {
+		if err := r.syncDir(); err != nil {
+			return err
+		}
 	}
 	r.names.wrote()
 	return nil

@@ -101,7 +101,8 @@ func (s *segment) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// createSegment makes the files of an empty segment. Their names are durable after a sync of the directory.
+// createSegment makes the files of an empty segment; the sparse index files follow when they hold something.
+// Their names are durable after a sync of the directory.
 func createSegment(fs vfs.FS, dir string, h ridxHead) (_ *segment, err error) {
 	s := &segment{ridxHead: h, fs: fs, dir: dir, end: h.base}
 	s.sparse = newSparse()
@@ -120,15 +121,6 @@ func createSegment(fs vfs.FS, dir string, h ridxHead) (_ *segment, err error) {
 	}
 	if _, err = s.ridx.WriteAt(h.encode(), 0); err != nil {
 		return nil, err
-	}
-	for _, ext := range []string{extIndex, extTimeIndex} {
-		f, err := createEmpty(fs, s.path(ext))
-		if err != nil {
-			return nil, err
-		}
-		if err = f.Close(); err != nil {
-			return nil, err
-		}
 	}
 	return s, nil
 }
@@ -186,6 +178,9 @@ func (l *Log) flush(s *segment, keep int) error {
 	var rest []ridxEntry
 	if keep > 0 {
 		rest = append(make([]ridxEntry, 0, ridxTailCap+64), s.tail[k:]...)
+	}
+	if s.sparse.indexSize+s.sparse.timesSize == 0 {
+		l.names.wrote() // they may be new
 	}
 	s.meta.wrote()
 	l.mu.Lock()

@@ -17,6 +17,9 @@ func (l *Log) WriteSnap(b Base) error {
 			return err
 		}
 	}
+	if err := l.syncDir(); err != nil {
+		return err
+	}
 	<-l.keeper
 	defer func() { l.keeper <- struct{}{} }()
 	if err := l.writable(); err != nil {

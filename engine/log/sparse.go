@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"gopherlog/engine/vfs"
 )
@@ -116,10 +117,18 @@ func cutSparse(s *segment, size, end int64) (x sparse, from int64, err error) {
 	return x, from, truncateFile(s.fs, s.path(extTimeIndex), x.timesSize)
 }
 
+// truncateFile cuts a file to size; one that is missing stays missing.
 func truncateFile(fs vfs.FS, path string, size int64) error {
-	f, err := fs.OpenFile(path, true)
+	f, err := fs.OpenFile(path, false)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Truncate(size), f.Close())
+	info, err := f.Stat()
+	if err == nil && info.Size() != size {
+		err = f.Truncate(size)
+	}
+	return errors.Join(err, f.Close())
 }

@@ -268,6 +268,9 @@ func (l *Log) Reset(b Base) error {
 		return err
 	}
 	defer l.unkeep()
+	if err := l.syncDir(); err != nil {
+		return err
+	}
 	if err := l.writeFile(fileReset, encodeBase(magicReset, b)); err != nil {
 		return fmt.Errorf("log: reset to index %d: %w", b.Index, err)
 	}

@@ -157,9 +157,9 @@ func (v *verifier) checkBatch(b record.Batch) error {
 // ridx compares the .ridx with the batches; it may end before them.
 func (v *verifier) ridx(s *segment, batches []placed, size int64) {
 	name := s.name(extRidx)
-	data, ok, err := readIfThere(v.fs, s.path(extRidx))
-	if err != nil || !ok {
-		v.failed(name, errors.Join(err, missing(ok)))
+	data, err := vfs.ReadFile(v.fs, s.path(extRidx))
+	if err != nil {
+		v.failed(name, err)
 		return
 	}
 	head, err := decodeRidxHead(name, data)
@@ -196,18 +196,11 @@ func (v *verifier) ridx(s *segment, batches []placed, size int64) {
 	}
 }
 
-func missing(ok bool) error {
-	if ok {
-		return nil
-	}
-	return errors.New("file is missing")
-}
-
 func (v *verifier) index(s *segment, batches []placed) {
 	name := s.name(extIndex)
-	data, ok, err := readIfThere(v.fs, s.path(extIndex))
-	if err != nil || !ok {
-		v.failed(name, errors.Join(err, missing(ok)))
+	data, _, err := readIfThere(v.fs, s.path(extIndex)) // missing while it is empty
+	if err != nil {
+		v.failed(name, err)
 		return
 	}
 	for at := 0; at+indexEntry <= len(data); at += indexEntry {
@@ -229,9 +222,9 @@ func (v *verifier) index(s *segment, batches []placed) {
 
 func (v *verifier) timeIndex(s *segment, batches []placed) {
 	name := s.name(extTimeIndex)
-	data, ok, err := readIfThere(v.fs, s.path(extTimeIndex))
-	if err != nil || !ok {
-		v.failed(name, errors.Join(err, missing(ok)))
+	data, _, err := readIfThere(v.fs, s.path(extTimeIndex)) // missing while it is empty
+	if err != nil {
+		v.failed(name, err)
 		return
 	}
 	before := int64(-1)
