@@ -9,11 +9,9 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 	"strings"
 
-	"gopherlog/bench/check"
 	"gopherlog/bench/result"
 	"gopherlog/bench/stats"
 )
@@ -120,15 +118,6 @@ func ratio(r *result.Run, cell, base string, pick func(result.Trial) (float64, b
 	return stats.Ratio(blocks, r.Manifest.Scenario.Seed), true
 }
 
-// rule finds a rule's result in a trial.
-func rule(t result.Trial, id string) (check.RuleResult, bool) {
-	i := slices.IndexFunc(t.Check.Rules, func(r check.RuleResult) bool { return r.ID == id })
-	if i < 0 {
-		return check.RuleResult{}, false
-	}
-	return t.Check.Rules[i], true
-}
-
 // faultName names what a run does to the system, for column heads.
 func faultName(kind, shape string) string {
 	switch {
@@ -152,14 +141,6 @@ func role(target string) string {
 		return "node " + rest
 	}
 	return name + " of " + rest
-}
-
-// between prints an interval: "0.99 × [0.97, 1.01]".
-func between(iv stats.Interval, format, unit string) string {
-	if iv.N < 2 {
-		return fmt.Sprintf(format+unit, iv.Center)
-	}
-	return fmt.Sprintf(format+unit+" ["+format+", "+format+"]", iv.Center, iv.Lo, iv.Hi)
 }
 
 // span says what the brackets of an interval mean.

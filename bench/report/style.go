@@ -14,14 +14,13 @@ var (
 	inkColor  = color.RGBA{R: 1, G: 2, B: 3, A: 255} // text
 	softColor = color.RGBA{R: 4, G: 5, B: 6, A: 255} // axes, ticks, notes
 	gridColor = color.RGBA{R: 7, G: 8, B: 9, A: 255} // grid lines
-	pageColor = color.RGBA{R: 10, G: 11, B: 12, A: 255}
 )
 
 // themed rewrites the stand-in colours of an SVG into CSS variables.
-var themed = strings.NewReplacer("#010203", "var(--fg)", "#040506", "var(--soft)", "#070809", "var(--line)", "#0A0B0C", "var(--bg)", "#0a0b0c", "var(--bg)", "#0072B2", "var(--blue)")
+var themed = strings.NewReplacer("#010203", "var(--fg)", "#040506", "var(--soft)", "#070809", "var(--line)", "#0072B2", "var(--blue)")
 
 // plain rewrites them into fixed colours, for files outside the page.
-var plain = strings.NewReplacer("#010203", "#1b1f24", "#040506", "#5b6470", "#070809", "#e3e6ea", "#0A0B0C", "#ffffff", "#0a0b0c", "#ffffff")
+var plain = strings.NewReplacer("#010203", "#1b1f24", "#040506", "#5b6470", "#070809", "#e3e6ea")
 
 // series is how one guarantee looks in every chart: colour, dash and marker
 // together, so that no reader depends on colour alone. Colours: Okabe and Ito.
