@@ -60,6 +60,9 @@ func (g *Group) writeSnaps() error {
 		if b.Index+1 < g.log.FirstIndex() {
 			continue // trimmed or replaced meanwhile
 		}
+		if err := g.points.Hit(failSnap); err != nil {
+			return err
+		}
 		if err := g.log.WriteSnap(b); err != nil {
 			return fmt.Errorf("write snapshot at the segment end %d: %w", b.Index, err)
 		}
@@ -76,6 +79,9 @@ func (g *Group) Checkpoint() error {
 	}
 	if err := g.log.Sync(); err != nil {
 		return fmt.Errorf("sync log for a checkpoint: %w", err)
+	}
+	if err := g.points.Hit(failCheckpoint); err != nil {
+		return err
 	}
 	if err := g.cfg.KV.Set(g.restartKey(), encodeBase(b), true); err != nil {
 		return fmt.Errorf("write restart copy: %w", err)

@@ -77,7 +77,7 @@ type Control struct {
 func OpenControl(cfg ControlConfig) (*Control, error) {
 	c := &Control{cfg: cfg}
 	c.id, c.self, c.node = rpc.ControlGroup, cfg.Self, cfg.Node
-	c.logger, c.now = cfg.Logger, cfg.Now
+	c.logger, c.now, c.points = cfg.Logger, cfg.Now, cfg.Failpoints
 	c.core.init()
 	var err error
 	if c.log, err = openControlLog(cfg.KV, &c.core); err != nil {
@@ -87,6 +87,7 @@ func OpenControl(cfg ControlConfig) (*Control, error) {
 		return nil, err
 	}
 	stable := newStableStore(cfg.KV, kv.ControlStableKey, c.mayVote, c.failAndExit)
+	stable.points = cfg.Failpoints
 	c.lastIndex = c.log.last
 	c.host.logs, c.host.stable, c.host.snaps, c.host.fsm = c.log, stable, c.snap, &controlFSM{c}
 	c.host.config, c.host.attach = c.raftConfig, c.attachNode

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"gopherlog/cluster/rpc"
+	"gopherlog/engine/failpoint"
 )
 
 // core is what a partition's group and the control group have in common: one
@@ -29,6 +30,7 @@ type core struct {
 	node   *rpc.Node
 	logger *slog.Logger
 	now    func() time.Time
+	points *failpoint.Set
 
 	appliedIndex atomic.Uint64 // last index that the FSM consumed
 	lastIndex    func() uint64
@@ -120,13 +122,17 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 	c.own = own
 	finish(lost, ErrNotLeader)
 	leads := c.beginTerm(logs)
-	err := write()
+	err := c.points.Hit(failStore)
+	if err == nil {
+		err = write()
+	}
 	c.stall.Stop()
 	c.unstall()
 	if err != nil {
 		finish(c.unclaim(own), fmt.Errorf("%w: append failed: %w", ErrNotLeader, err))
 		return err
 	}
+	_ = c.points.Hit(failStored) // stop, sleep or kill: an error would be a lie
 	c.appended(own, end())
 	for _, p := range own {
 		if p.Appended != nil {
@@ -363,7 +369,10 @@ func (c *core) shut(ctx context.Context) error {
 	finish(never, ErrClosed)
 	finish(unknown, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
 	if c.failure() != nil {
-		<-c.ended
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+		}
 	}
 	close(c.quit)
 	c.wg.Wait()

@@ -41,7 +41,7 @@ type Group struct {
 func Open(cfg Config) (*Group, error) {
 	g := &Group{cfg: cfg, log: cfg.Log}
 	g.id, g.self, g.node, g.obs = cfg.ID, cfg.Self, cfg.Node, cfg.Observer
-	g.logger, g.now = cfg.Logger, cfg.Now
+	g.logger, g.now, g.points = cfg.Logger, cfg.Now, cfg.Failpoints
 	if g.cfg.InflightBytes <= 0 {
 		g.cfg.InflightBytes = DefaultInflightBytes
 	}
@@ -52,6 +52,7 @@ func Open(cfg Config) (*Group, error) {
 	}
 	key := groupKey(cfg.ID)
 	g.stable = newStableStore(cfg.KV, func(name string) []byte { return kv.StableKey(key, name) }, g.mayVote, g.failAndExit)
+	g.stable.points = cfg.Failpoints
 	g.host.logs, g.host.stable, g.host.snaps, g.host.fsm = &groupLog{g: g}, g.stable, &groupSnapshots{g}, &groupFSM{g}
 	g.host.config, g.host.attach, g.host.founders = g.raftConfig, g.attachNode, cfg.Bootstrap
 	g.host.mayAsk = g.mayAsk
@@ -122,6 +123,9 @@ func (g *Group) step(tick bool) {
 
 // replace reopens raft after it installed a snapshot.
 func (g *Group) replace() error {
+	if err := g.points.Hit(failReopen); err != nil {
+		return err
+	}
 	if err := g.stop(); err != nil {
 		return fmt.Errorf("stop raft after an installed snapshot: %w", err)
 	}

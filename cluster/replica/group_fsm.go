@@ -45,6 +45,7 @@ type groupFSM struct{ g *Group }
 // ends, and completes own proposals.
 func (f *groupFSM) ApplyBatch(logs []*raft.Log) []any {
 	s := &f.g.state
+	_ = f.g.points.Hit(failApply) // stop, sleep or kill: committed entries cannot be refused
 	f.apply(logs)
 	f.g.complete(logs[len(logs)-1].Index)
 	for len(s.results) < len(logs) {
@@ -176,6 +177,9 @@ func (f *groupFSM) Restore(r io.ReadCloser) error {
 
 // adopt wipes the log to a base that a leader sent.
 func (g *Group) adopt(b log.Base) error {
+	if err := g.points.Hit(failAdopt); err != nil {
+		return err
+	}
 	if err := g.cfg.KV.Delete(g.restartKey(), true); err != nil {
 		return fmt.Errorf("remove restart copy: %w", err)
 	}

@@ -141,6 +141,7 @@ func (h *host) stop() error {
 	if i == nil {
 		return nil
 	}
+	// The library waits in the first future only; the others return at once.
 	f := i.raft.Shutdown()
 	i.trans.Abort()
 	err := f.Error()
@@ -165,18 +166,16 @@ func (h *host) failure() error {
 	return nil
 }
 
-// fail records the first storage failure and stops raft without waiting.
+// fail records the first storage failure and stops raft, without waiting.
+// Peers find the group detached from then on.
 func (h *host) fail(err error) {
 	h.ending.Do(func() {
 		err = fmt.Errorf("%w: %w", ErrFailed, err)
 		h.failed.Store(&err)
 		go func() {
 			defer close(h.ended)
-			if i := h.cur.Load(); i != nil {
-				i.raft.Shutdown()
-				i.trans.Abort()
-			}
 			h.stirred()
+			_ = h.stop() // the failure is what counts
 		}()
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"gopherlog/cluster/rpc"
 	"gopherlog/cluster/rpc/rpctest"
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/kv"
 	"gopherlog/engine/log"
 	"gopherlog/engine/record"
@@ -45,6 +46,7 @@ type rigOptions struct {
 	fabric       fabric
 	wrapFS       func(rpc.NodeID, vfs.FS) vfs.FS
 	needData     bool
+	points       *failpoint.Set
 }
 
 // rig is one group on several nodes, each on a file system of its own that can
@@ -178,7 +180,7 @@ func (x *rigNode) tryOpenGroup(founders []rpc.ServerID) error {
 	x.g, err = Open(Config{
 		ID: r.id, Self: x.self, Bootstrap: founders, Log: x.log, KV: x.db, Node: x.node, FSM: x.fsm,
 		BootID: x.bootID, SyncEach: r.opt.syncEach, InflightBytes: r.opt.inflight, Timers: r.opt.timers,
-		NeedData: r.opt.needData, Logger: r.logger.With("node", x.id),
+		NeedData: r.opt.needData, Failpoints: r.opt.points, Logger: r.logger.With("node", x.id),
 	})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/kv"
 )
 
@@ -28,7 +29,8 @@ type stableStore struct {
 	// mute, while it returns an error, refuses votes, the replica's own too.
 	mute func() error
 	// fail ends the calling goroutine; the library would panic on the error.
-	fail func(error)
+	fail   func(error)
+	points *failpoint.Set
 
 	cache    map[string][]byte
 	voteTerm []byte // set by SetUint64(LastVoteTerm), written with the candidate
@@ -82,6 +84,10 @@ func (s *stableStore) setVote(cand []byte) error {
 		return err
 	}
 	cand = bytes.Clone(cand)
+	if err := s.points.Hit(failVote); err != nil {
+		s.voteTerm = nil
+		return err
+	}
 	if err := s.write(nameLastVoteCand, cand, s.voteTerm); err != nil {
 		s.voteTerm = nil
 		s.fail(err)
