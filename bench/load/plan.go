@@ -32,11 +32,17 @@ type Plan struct {
 func PlanOf(c scenario.Cell, seed int64, prefix string) Plan {
 	p := Plan{RunID: uint64(time.Now().UnixNano()), Seed: seed, Guarantee: c.Guarantee, Producers: c.Producers, Load: c.Load, Phases: c.Phases}
 	for _, t := range c.Topics {
-		config := map[string]string{"min.insync.replicas": fmt.Sprint(c.Target.MinInsyncReplicas)}
+		config := map[string]string{}
+		if n := c.Target.MinInsyncReplicas; n > 0 {
+			config["min.insync.replicas"] = fmt.Sprint(n)
+		}
 		if c.Target.Durability == "T2" {
 			config["flush.messages"] = "1"
 		}
 		for k, v := range t.Config {
+			if plain, err := scenario.Plain(k, v); err == nil { // Parse refuses what is neither
+				v = plain
+			}
 			config[k] = v
 		}
 		p.Topics = append(p.Topics, TopicSpec{Name: prefix + t.Name, Partitions: t.Partitions, ReplicationFactor: c.Target.ReplicationFactor, Config: config})

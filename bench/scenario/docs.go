@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+//go:generate go test . -run TestDocs -update
+
 const docsHead = `<!-- Written by the scenario reader from its own vocabulary: go test ./bench/scenario -run Docs -update -->
 # Scenarios
 

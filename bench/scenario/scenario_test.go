@@ -176,6 +176,17 @@ func TestPhasesAreHalfOpen(t *testing.T) {
 	}
 }
 
+func TestConfigurationTakesUnitsWhereTheKeyNamesOne(t *testing.T) {
+	for _, c := range [][3]string{{"segment.bytes", "64MiB", "67108864"}, {"segment.bytes", "1024", "1024"}, {"retention.ms", "10m", "600000"}, {"retention.ms", "-1", "-1"}, {"cleanup.policy", "delete", "delete"}} {
+		if got, err := Plain(c[0], c[1]); err != nil || got != c[2] {
+			t.Errorf("%s: %s became %q, %v", c[0], c[1], got, err)
+		}
+	}
+	if _, err := Parse("testdata/full.yaml", []string{"topics.1.config.segment.bytes=much"}); err == nil || !strings.Contains(err.Error(), "segment.bytes") {
+		t.Error(err)
+	}
+}
+
 func TestUnitsAreRequired(t *testing.T) {
 	if _, err := parseSize("100"); err == nil || !strings.Contains(err.Error(), "no unit") {
 		t.Error(err)

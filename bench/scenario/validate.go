@@ -51,6 +51,7 @@ func (d *decoder) bad(path, format string, args ...any) {
 
 func (d *decoder) target(s *Scenario) {
 	t := s.Target
+	d.plain("target.settings", t.Settings)
 	if t.System == "external" {
 		if len(t.External.Bootstrap) == 0 {
 			d.bad("target.external.bootstrap", "is missing: system external needs the address of at least one broker")
@@ -87,6 +88,7 @@ func (d *decoder) topics(s *Scenario) {
 			d.bad(path, "topic %q is listed twice", t.Name)
 		}
 		seen[t.Name] = true
+		d.plain(fmt.Sprintf("topics.%d.config", i), t.Config)
 	}
 }
 
