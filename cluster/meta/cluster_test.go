@@ -23,6 +23,7 @@ type raftNode struct {
 	net  *rpctest.Network
 	id   NodeID
 	size NodeID
+	slow bool // Raft's own timers never fire
 	fs   *vfs.CrashFS
 	kv   *kv.DB
 	rpc  *rpc.Node
@@ -65,9 +66,13 @@ func (n *raftNode) start() {
 	n.rpc, err = rpc.New(rpc.Config{Node: n.id, ClusterID: id.ClusterID, Listen: n.net.Listen(n.id), Dial: n.net.Dial(n.id), Peers: peers, Logger: log})
 	must(err)
 	n.rpc.Start()
+	var timers replica.Timers
+	if n.slow {
+		timers = replica.Timers{Heartbeat: time.Hour, Election: time.Hour, Lease: time.Hour}
+	}
 	n.ctl, err = Open(Config{
 		Identity: id, Node: n.rpc, KV: n.kv, Self: Broker{Host: fmt.Sprint("host", n.id), Port: 9092}, Logger: log,
-		OpenControl: OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Logger: log}),
+		OpenControl: OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Timers: timers, Logger: log}),
 	})
 	must(err)
 }
@@ -246,6 +251,81 @@ func TestRaftCloseLeavesNoGoroutine(t *testing.T) {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// Raft's timers are switched off here: every leader comes from the succession. Nodes found a cluster, lose their leader to a kill, and
+// all restart at once.
+func TestRaftControlGroupFindsALeaderWithoutWaitingForTimers(t *testing.T) {
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.slow = true
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	leader, _ := nodes[0].ctl.Leader()
+	dead := nodes[leader-1]
+	dead.net.Kill(dead.id)
+	rest := slices.DeleteFunc(slices.Clone(nodes), func(n *raftNode) bool { return n == dead })
+	for _, n := range rest {
+		n.create(fmt.Sprint("after-kill-", n.id), 2)
+	}
+	for _, n := range nodes {
+		n.stop()
+	}
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	if len(nodes[dead.id-1].ctl.Image().TopicNames()) != 2 {
+		t.Errorf("topics after a restart of all: %v", nodes[dead.id-1].ctl.Image().TopicNames())
+	}
+}
+
+func TestVotersSucceedInOrderOfNodeUnlessTheyLeave(t *testing.T) {
+	voters := votersOf([]Member{{ID: "10.01", Voter: true}, {ID: "2.01", Voter: true}, {ID: "3.01"}, {ID: "4.01", Voter: true}, {ID: "1.01", Voter: true}})
+	fit := func(id NodeID) bool { return id != 2 } // down, or draining
+	for _, c := range []struct {
+		self, leader rpc.ServerID
+		rank         int
+		ok           bool
+	}{
+		{"1.01", "4.01", 0, true},
+		{"4.01", "1.01", 0, true},
+		{"10.01", "1.01", 1, true},
+		{"10.01", "", 2, true},
+		{"2.01", "1.01", 0, false},
+		{"3.01", "1.01", 0, false}, // has no vote
+	} {
+		if rank, ok := turn(voters, c.self, c.leader, fit); rank != c.rank || ok != c.ok {
+			t.Errorf("%s after %q: turn %d, %v, want %d, %v", c.self, c.leader, rank, ok, c.rank, c.ok)
+		}
+	}
+}
+
+func TestRaftRestartedNodeDoesNotDeposeTheControlLeader(t *testing.T) {
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	leader, _ := nodes[0].ctl.Leader()
+	for _, n := range nodes {
+		if n.id == leader {
+			continue
+		}
+		n.stop()
+		n.start()
+		n.ready()
+		if now, ok := nodes[leader-1].ctl.Leader(); !ok || now != leader {
+			t.Fatalf("after node %d restarted, %d leads, before it was %d", n.id, now, leader)
 		}
 	}
 }

@@ -15,6 +15,11 @@ type Network interface {
 	Alive(id NodeID) bool
 	Peers() map[NodeID]string
 	SetPeer(id NodeID, addr string)
+	// ReportsDead names the peers that take id for dead, as of what they last said.
+	ReportsDead(id NodeID) map[NodeID]bool
+	// OnPeerChange and OnReport add a callback, which must not block.
+	OnPeerChange(fn func(id NodeID, alive bool))
+	OnReport(fn func(about NodeID))
 }
 
 // Member is one server of the control group.

@@ -52,7 +52,7 @@ const (
 // All methods may be called from any goroutine and work on any node: what changes something goes to the control leader, with
 // retries until ctx ends.
 //
-// Goroutines: run (finds the cluster, registers), the publisher, one per subscriber, and the control group's own, of which the one
+// Goroutines: run (finds the cluster, registers), the publisher, the succession, one per subscriber, and the control group's own, of which the one
 // that drives the state machine only ever swaps a pointer here.
 type Controller struct {
 	cfg     Config
@@ -63,7 +63,8 @@ type Controller struct {
 	control atomic.Pointer[Control] // nil until the node belongs to a cluster
 	trouble atomic.Pointer[string]  // why registering failed last, nil if it did not
 	news    *publisher
-	ids     chan idBlock // holds this node's block while nobody takes an id from it
+	ids     chan idBlock  // holds this node's block while nobody takes an id from it
+	stirred chan struct{} // the succession shall look
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -101,12 +102,13 @@ func Open(cfg Config) (*Controller, error) {
 	}
 	c.spawn(c.run)
 	c.spawn(c.publish)
+	c.spawn(c.succeed)
 	c.spawn(c.learnPeers)
 	return c, nil
 }
 
 func newController(cfg Config) *Controller {
-	c := &Controller{cfg: cfg, log: cfg.Logger, self: cfg.Self, views: newViews(), news: newPublisher(), ids: make(chan idBlock, 1)}
+	c := &Controller{cfg: cfg, log: cfg.Logger, self: cfg.Self, views: newViews(), news: newPublisher(), ids: make(chan idBlock, 1), stirred: make(chan struct{}, 1)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -133,11 +135,7 @@ func (c *Controller) openControl() error {
 		return err
 	}
 	c.control.Store(&ctl)
-	if members := ctl.Members(); len(members) == 1 && members[0].ID == c.self.ServerID() {
-		if err := ctl.Campaign(); err != nil { // it will lead all the same, a second later
-			c.log.Debug("control group: lone member did not campaign", "error", err)
-		}
-	}
+	c.stir()
 	return nil
 }
 

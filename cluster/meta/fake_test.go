@@ -108,6 +108,11 @@ func (n *fakeNode) Handle(method string, h rpc.Handler) {
 func (n *fakeNode) Peers() map[NodeID]string   { return n.peers }
 func (n *fakeNode) SetPeer(_ NodeID, _ string) {}
 
+// Raft is not played here, so nobody succeeds anybody: see the tests over Raft.
+func (n *fakeNode) ReportsDead(NodeID) map[NodeID]bool { return nil }
+func (n *fakeNode) OnPeerChange(func(NodeID, bool))    {}
+func (n *fakeNode) OnReport(func(NodeID))              {}
+
 func (n *fakeNode) Alive(id NodeID) bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()

@@ -25,9 +25,13 @@ const helloTimeout = time.Second
 // handleHello answers what this data directory knows, also before the control group is open.
 func (c *Controller) handleHello(context.Context, NodeID, []byte) ([]byte, error) {
 	id := c.cfg.Identity
-	return proto.Marshal(&metapb.HelloResponse{
+	a := &metapb.HelloResponse{
 		Node: int32(id.Node()), ServerId: string(id.ServerID()), ClusterId: id.ClusterID(), Founders: serversToPB(id.Founders()),
-	})
+	}
+	if ctl := c.controlGroup(); ctl != nil {
+		a.ControlLeader = string(ctl.Leader())
+	}
+	return proto.Marshal(a)
 }
 
 func (c *Controller) hello(ctx context.Context, to NodeID) (*metapb.HelloResponse, error) {

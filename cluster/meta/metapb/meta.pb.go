@@ -1851,7 +1851,9 @@ type HelloResponse struct {
 	// Empty: this node is fresh.
 	ClusterId string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// The servers that bootstrap the control group, each with this same list.
-	Founders      []string `protobuf:"bytes,4,rep,name=founders,proto3" json:"founders,omitempty"`
+	Founders []string `protobuf:"bytes,4,rep,name=founders,proto3" json:"founders,omitempty"`
+	// Whom this node follows in the control group; empty: nobody.
+	ControlLeader string `protobuf:"bytes,5,opt,name=control_leader,json=controlLeader,proto3" json:"control_leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1912,6 +1914,13 @@ func (x *HelloResponse) GetFounders() []string {
 		return x.Founders
 	}
 	return nil
+}
+
+func (x *HelloResponse) GetControlLeader() string {
+	if x != nil {
+		return x.ControlLeader
+	}
+	return ""
 }
 
 // Submit hands a command to the control leader.
@@ -2188,13 +2197,14 @@ const file_meta_proto_rawDesc = "" +
 	"\banswered\x18\a \x03(\v2\x1b.gopherlog.meta.v1.AnsweredR\banswered\"?\n" +
 	"\fHelloRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x05R\x04node\x12\x1b\n" +
-	"\tserver_id\x18\x02 \x01(\tR\bserverId\"{\n" +
+	"\tserver_id\x18\x02 \x01(\tR\bserverId\"\xa2\x01\n" +
 	"\rHelloResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x05R\x04node\x12\x1b\n" +
 	"\tserver_id\x18\x02 \x01(\tR\bserverId\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x03 \x01(\tR\tclusterId\x12\x1a\n" +
-	"\bfounders\x18\x04 \x03(\tR\bfounders\"\x89\x01\n" +
+	"\bfounders\x18\x04 \x03(\tR\bfounders\x12%\n" +
+	"\x0econtrol_leader\x18\x05 \x01(\tR\rcontrolLeader\"\x89\x01\n" +
 	"\rSubmitRequest\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x124\n" +
