@@ -112,7 +112,7 @@ func benchStream(b *testing.B, size, per int, recycle bool) {
 	defer reportCPU(b)()
 	b.ResetTimer()
 	for range b.N {
-		args := &raft.AppendEntriesRequest{RPCHeader: header, Term: 1, Leader: []byte(s1), Entries: append([]*raft.Log(nil), entries...)}
+		args := &raft.AppendEntriesRequest{RPCHeader: header, Term: 1, Entries: append([]*raft.Log(nil), entries...)}
 		if _, err := p.AppendEntries(args, new(raft.AppendEntriesResponse)); err != nil {
 			b.Fatal(err)
 		}

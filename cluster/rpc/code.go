@@ -24,6 +24,7 @@ const (
 	codeStaleTerm
 	codeMayNotCampaign
 	codeDown
+	codeTimeout
 )
 
 var errWrongNode = errors.New("rpc: another node answers at this address")
@@ -43,6 +44,7 @@ var codeErrors = map[code]error{
 	codeStaleTerm:      ErrStaleTerm,
 	codeMayNotCampaign: ErrMayNotCampaign,
 	codeDown:           ErrDown,
+	codeTimeout:        ErrTimeout,
 }
 
 // toCode returns how err travels; text is the part that the code does not say.

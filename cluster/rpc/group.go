@@ -48,6 +48,7 @@ type group struct {
 	newTerm  chan struct{} // closed and replaced when a higher term shows
 	progress map[ServerID]*progress
 	lastFrom internedID
+	offer    offer
 }
 
 // observation is the leader that this replica last followed, by what has left

@@ -176,7 +176,7 @@ func (n *Node) beatenOne(out *sender, b *rpcpb.Heartbeat, serving bool) *rpcpb.H
 	g.followed(b.GetTerm())
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raftProtocol, ID: fromBytes, Addr: fromBytes},
-		Term:      b.GetTerm(), Leader: fromBytes,
+		Term:      b.GetTerm(),
 	}
 	err = g.deliver(req, nil, beatDepth, answerFunc(func(r raft.RPCResponse) {
 		resp, _ := r.Response.(*raft.AppendEntriesResponse)

@@ -71,7 +71,7 @@ func (n *Node) serveStream(conn net.Conn) {
 	err = s.read()
 	close(s.closed)
 	s.box.close(ErrDown)
-	if err != nil && !errors.Is(err, io.EOF) && !n.isClosed() {
+	if !errors.Is(err, io.EOF) && !n.isClosed() {
 		n.cfg.Logger.Info("plain stream ended", "peer", s.from, "error", err)
 	}
 }
@@ -158,7 +158,7 @@ func (s *inStream) readBodies(g *group, h *partHead, from, table []byte) (*arriv
 	leader, leaderBytes := g.intern(from)
 	a := &arrived{group: g, leader: leader, stream: s, id: h.id, last: h.last}
 	a.RPCHeader = raft.RPCHeader{ProtocolVersion: raftProtocol, ID: leaderBytes, Addr: leaderBytes}
-	a.Term, a.Leader = h.term, leaderBytes
+	a.Term = h.term
 	a.PrevLogEntry, a.PrevLogTerm = h.prevIndex, h.prevTerm
 	// The group takes min(this, its last index) for committed, though only the
 	// entries up to here were compared with the leader's.
@@ -243,6 +243,11 @@ func (a *arrived) answer(r raft.RPCResponse) {
 	if r.Error == nil && resp != nil {
 		a.group.accepted(resp, &a.AppendEntriesRequest, a.leader)
 	}
+	if resp == nil {
+		// A group that was closed may still be storing the entries: their
+		// bytes belong to the garbage collector then.
+		a.pooled = nil
+	}
 	a.free()
 	if err := stream.node.cfg.Failpoints.Hit(failAnswerAppend); err != nil {
 		stream.box.close(err)
@@ -265,12 +270,12 @@ func (a *arrived) answer(r raft.RPCResponse) {
 // free gives back what the request held of the node's budget and pool.
 func (a *arrived) free() {
 	n := a.stream.node
-	n.received.release(a.charged)
-	a.charged = 0
 	if a.pooled != nil {
 		n.pool.put(a.pooled)
 		a.pooled = nil
 	}
+	n.received.release(a.charged)
+	a.charged = 0
 }
 
 func (s *inStream) reply(r *reply, err error) {

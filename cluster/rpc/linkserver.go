@@ -84,17 +84,7 @@ func (n *Node) serveMessage(out *sender, from NodeID, m *rpcpb.Message, serving 
 	case *rpcpb.Message_Vote:
 		n.answerTo(out, m.GetId(), n.voteAsked(out, m.GetId(), body.Vote, serving))
 	case *rpcpb.Message_TimeoutNow:
-		g, err := n.receiver(body.TimeoutNow.GetTarget(), serving)
-		if err == nil {
-			err = g.campaign(body.TimeoutNow.GetTarget().GetFrom(), answerFunc(func(r raft.RPCResponse) {
-				if r.Error != nil {
-					n.answerTo(out, m.GetId(), r.Error)
-					return
-				}
-				out.send(&rpcpb.Message{Id: m.GetId(), Body: &rpcpb.Message_Ack{Ack: &rpcpb.Ack{}}})
-			}))
-		}
-		n.answerTo(out, m.GetId(), err)
+		n.answerTo(out, m.GetId(), n.campaignAsked(out, m.GetId(), body.TimeoutNow, serving))
 	}
 }
 
@@ -143,8 +133,8 @@ func (n *Node) appendOverLink(out *sender, id uint64, m *rpcpb.Append, serving b
 	}
 	leader, leaderBytes := g.intern([]byte(m.GetTarget().GetFrom()))
 	req := &raft.AppendEntriesRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raftProtocol, ID: leaderBytes, Addr: leaderBytes},
-		Term:      m.GetTerm(), Leader: leaderBytes,
+		RPCHeader:    raft.RPCHeader{ProtocolVersion: raftProtocol, ID: leaderBytes, Addr: leaderBytes},
+		Term:         m.GetTerm(),
 		PrevLogEntry: m.GetPrevIndex(), PrevLogTerm: m.GetPrevTerm(),
 		LeaderCommitIndex: min(m.GetCommit(), m.GetPrevIndex()+uint64(len(m.GetEntries()))),
 	}
@@ -206,7 +196,7 @@ func (n *Node) voteAsked(out *sender, id uint64, v *rpcpb.Vote, serving bool) er
 	from := []byte(v.GetTarget().GetFrom())
 	header := raft.RPCHeader{ProtocolVersion: raftProtocol, ID: from, Addr: from}
 	var cmd any = &raft.RequestVoteRequest{
-		RPCHeader: header, Term: v.GetTerm(), Candidate: from,
+		RPCHeader: header, Term: v.GetTerm(),
 		LastLogIndex: v.GetLastIndex(), LastLogTerm: v.GetLastTerm(), LeadershipTransfer: v.GetLeadershipTransfer(),
 	}
 	if v.GetPre() {
@@ -236,35 +226,4 @@ func (n *Node) voteAsked(out *sender, id uint64, v *rpcpb.Vote, serving bool) er
 		}
 		out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_VoteReply{VoteReply: answer}})
 	}))
-}
-
-// campaign delivers a TimeoutNow to this replica.
-func (g *group) campaign(from string, a answerer) error {
-	if g.suspect() {
-		return ErrSuspect
-	}
-	if g.opts.MayCampaign != nil && !g.opts.MayCampaign() {
-		return ErrMayNotCampaign
-	}
-	header := raft.RPCHeader{ProtocolVersion: raftProtocol, ID: []byte(from), Addr: []byte(from)}
-	return g.deliver(&raft.TimeoutNowRequest{RPCHeader: header}, nil, consumerDepth, a)
-}
-
-// TimeoutNow makes the target replica of group campaign at once, without
-// asking whether it has a leader. On this node it is queued for the group and
-// the call returns at once; elsewhere it returns when the replica has begun.
-//
-// A leader that is told so steps down: only ask followers, or set MayCampaign.
-func (n *Node) TimeoutNow(id GroupID, target ServerID) error {
-	g := n.group(id)
-	if g == nil {
-		return ErrUnknownGroup
-	}
-	if target.Node() != n.cfg.Node {
-		return g.TimeoutNow(target.Raft(), target.Address(), nil, nil)
-	}
-	if target != g.self {
-		return ErrStaleServer
-	}
-	return g.campaign(string(g.self), answerFunc(func(raft.RPCResponse) {}))
 }

@@ -54,7 +54,7 @@ func startNode(t *testing.T, network *rpctest.Network, id rpc.NodeID, ids []rpc.
 func request(prev uint64, entries ...*raft.Log) *raft.AppendEntriesRequest {
 	a := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte(server1), Addr: []byte(server1)},
-		Term:      1, Leader: []byte(server1), PrevLogEntry: prev, Entries: entries,
+		Term:      1, PrevLogEntry: prev, Entries: entries,
 	}
 	if prev > 0 {
 		a.PrevLogTerm = 1

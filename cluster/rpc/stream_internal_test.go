@@ -178,3 +178,37 @@ func TestReceiveCostsFourAllocationsWhateverTheNumberOfEntries(t *testing.T) {
 		t.Errorf("%.0f allocations a request", got)
 	}
 }
+
+// The group's goroutine may be writing the entries of a request when the group
+// is closed: their buffer must not be used for others.
+func TestBufferOfAnUnansweredRequestIsNotRecycled(t *testing.T) {
+	n, g := receivingGroup(t, Config{Poison: true}, GroupOptions{Recycle: true})
+	data := bytes.Repeat([]byte("x"), 5000)
+	if err := readAll(n, encoded(true, &raft.Log{Index: 1, Term: 1, Data: data})); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	r := <-g.consumer
+	g.Close()
+	for n.received.inUse() != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if !bytes.Equal(r.Command.(*raft.AppendEntriesRequest).Entries[0].Data, data) {
+		t.Error("the entry changed while the group held it")
+	}
+}
+
+func TestBufferOfAnAnsweredRequestIsRecycled(t *testing.T) {
+	n, g := receivingGroup(t, Config{Poison: true}, GroupOptions{Recycle: true})
+	if err := readAll(n, encoded(true, &raft.Log{Index: 1, Term: 1, Data: bytes.Repeat([]byte("x"), 5000)})); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	r := <-g.consumer
+	entry := r.Command.(*raft.AppendEntriesRequest).Entries[0]
+	r.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+	for n.received.inUse() != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if entry.Data[0] != 0xDB {
+		t.Errorf("entry holds %x after its answer", entry.Data[:4])
+	}
+}

@@ -49,16 +49,3 @@ func (g *group) vote(to ServerID, v *rpcpb.Vote) (*rpcpb.VoteReply, error) {
 	}
 	return m.GetVoteReply(), nil
 }
-
-// TimeoutNow asks the target replica to campaign at once.
-func (g *group) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, _ *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
-	to := ServerID(target)
-	p := g.node.peer(to.Node())
-	if p == nil {
-		return &remoteError{ErrUnknownPeer, "rpc: no address for " + string(to)}
-	}
-	_, err := g.ask(p, &rpcpb.Message{Body: &rpcpb.Message_TimeoutNow{
-		TimeoutNow: &rpcpb.TimeoutNow{Target: g.target(to)},
-	}}, g.node.cfg.VoteTimeout)
-	return err
-}

@@ -155,3 +155,36 @@ func TestVoteGivesUpOnAPeerThatDoesNotAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A node that was stopped finds the request when it wakes up, long after the
+// transfer was given up and another leader was found.
+func TestTimeoutNowThatArrivesLateElectsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, n := nodes(t, 2, func(c *rpc.Config) { c.HangUpAfter = time.Hour })
+		n[1].Group(testTopic, server1, nil, rpc.GroupOptions{})
+		g2 := n[2].Group(testTopic, server2, nil, rpc.GroupOptions{})
+		time.Sleep(time.Second)
+		network.CutBoth(1, 2) // holds back what is sent, as a stopped node does
+		start := time.Now()
+		err := n[1].TimeoutNow(testTopic, server2)
+		if took := time.Since(start); !errors.Is(err, rpc.ErrTimeout) || took != 500*time.Millisecond {
+			t.Errorf("%v after %v, want %v after 500ms", err, took, rpc.ErrTimeout)
+		}
+		time.Sleep(2 * time.Second)
+		network.Heal()
+		time.Sleep(time.Second)
+		if got := len(g2.Consumer()); got != 0 {
+			t.Errorf("%d requests reached the woken replica", got)
+		}
+		done := make(chan error, 1)
+		go func() { done <- n[1].TimeoutNow(testTopic, server2) }()
+		r := <-g2.Consumer()
+		if _, ok := r.Command.(*raft.TimeoutNowRequest); !ok {
+			t.Errorf("got %T", r.Command)
+		}
+		r.Respond(&raft.TimeoutNowResponse{}, nil)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1164,9 +1164,12 @@ func (x *VoteReply) GetGranted() bool {
 	return false
 }
 
+// TimeoutNow is sent twice: as a question whether the replica is there and may
+// campaign, and soon after as the confirmation that it shall.
 type TimeoutNow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Confirmed     bool                   `protobuf:"varint,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1206,6 +1209,13 @@ func (x *TimeoutNow) GetTarget() *Target {
 		return x.Target
 	}
 	return nil
+}
+
+func (x *TimeoutNow) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
 }
 
 type Ack struct {
@@ -1732,10 +1742,11 @@ const file_peer_proto_rawDesc = "" +
 	"\x13leadership_transfer\x18\x06 \x01(\bR\x12leadershipTransfer\"9\n" +
 	"\tVoteReply\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
-	"\agranted\x18\x02 \x01(\bR\agranted\">\n" +
+	"\agranted\x18\x02 \x01(\bR\agranted\"\\\n" +
 	"\n" +
 	"TimeoutNow\x120\n" +
-	"\x06target\x18\x01 \x01(\v2\x18.gopherlog.rpc.v1.TargetR\x06target\"\x05\n" +
+	"\x06target\x18\x01 \x01(\v2\x18.gopherlog.rpc.v1.TargetR\x06target\x12\x1c\n" +
+	"\tconfirmed\x18\x02 \x01(\bR\tconfirmed\"\x05\n" +
 	"\x03Ack\"1\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
