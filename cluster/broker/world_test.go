@@ -82,12 +82,14 @@ func (c *loneControl) TransferTo(context.Context, rpc.ServerID) error       { re
 func (c *loneControl) Close(context.Context) error                          { return nil }
 
 // nowhere is a network without peers.
-type nowhere struct{}
+type nowhere struct{ meta.Network }
 
-func (nowhere) Handle(string, rpc.Handler)    {}
-func (nowhere) Alive(meta.NodeID) bool        { return true }
-func (nowhere) Peers() map[meta.NodeID]string { return nil }
-func (nowhere) SetPeer(meta.NodeID, string)   {}
+func (nowhere) Handle(string, rpc.Handler)           {}
+func (nowhere) OnPeerChange(func(meta.NodeID, bool)) {}
+func (nowhere) Alive(meta.NodeID) bool               { return true }
+func (nowhere) Peers() map[meta.NodeID]string        { return nil }
+func (nowhere) SetPeer(meta.NodeID, string)          {}
+func (nowhere) OnReport(func(meta.NodeID))           {}
 func (nowhere) Call(context.Context, meta.NodeID, string, []byte) ([]byte, error) {
 	return nil, rpc.ErrDown
 }
