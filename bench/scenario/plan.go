@@ -6,7 +6,7 @@ import "time"
 const trialOverhead = 8 * time.Second
 
 // historyBytesPerMessage is what sends, outcomes, reads and the final read of a message leave on disk, as measured.
-const historyBytesPerMessage = 34
+const historyBytesPerMessage = 20
 
 // A Plan is what running a scenario would take.
 type Plan struct {

@@ -176,6 +176,31 @@ func TestPhasesAreHalfOpen(t *testing.T) {
 	}
 }
 
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"full", "broken", "impossible", "least", "child"} {
+		text, err := os.ReadFile("testdata/" + name + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, "load.rate=5k/s")
+	}
+	f.Add([]byte("a: &x [*x]\n"), "topics.0.name=x")
+	f.Add([]byte("version: 1\nname: [a, [b]]\ntopics: {a: b}\nfaults: [1, {at: 2}]\n"), "=")
+	f.Fuzz(func(t *testing.T, text []byte, set string) {
+		file := filepath.Join(t.TempDir(), "x.yaml")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(file, []string{set})
+		if err == nil {
+			s.Plan()
+			s.YAML()
+		} else if err.Error() == "" {
+			t.Error("refused without a reason")
+		}
+	})
+}
+
 func TestConfigurationTakesUnitsWhereTheKeyNamesOne(t *testing.T) {
 	for _, c := range [][3]string{{"segment.bytes", "64MiB", "67108864"}, {"segment.bytes", "1024", "1024"}, {"retention.ms", "10m", "600000"}, {"retention.ms", "-1", "-1"}, {"cleanup.policy", "delete", "delete"}} {
 		if got, err := Plain(c[0], c[1]); err != nil || got != c[2] {

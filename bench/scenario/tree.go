@@ -169,7 +169,8 @@ func parseText(text string, src *source, problems *Problems) *node {
 
 func convert(y *yaml.Node, src *source, problems *Problems) *node {
 	if y.Kind == yaml.AliasNode {
-		return convert(y.Alias, src, problems)
+		problems.add(place{src, y.Line, y.Column}, "", "aliases are not part of the vocabulary: write the value, or extend a file", "")
+		return &node{null: true, place: place{src, y.Line, y.Column}}
 	}
 	n := &node{place: place{src, y.Line, y.Column}}
 	switch y.Kind {
