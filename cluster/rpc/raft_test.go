@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"sync"
 	"testing"
@@ -52,12 +53,14 @@ func (m memoryLog) Contains(index, term uint64) bool {
 type machine struct {
 	mu      sync.Mutex
 	applied [][]byte
+	sum     uint32 // of all that was applied
 }
 
 func (m *machine) Apply(l *raft.Log) any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.applied = append(m.applied, l.Data)
+	m.sum = crc32.Update(m.sum, crc32.MakeTable(crc32.Castagnoli), l.Data)
 	return nil
 }
 
@@ -71,8 +74,14 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	b, err := io.ReadAll(r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.applied = [][]byte{b}
+	m.applied, m.sum = [][]byte{b}, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
 	return err
+}
+
+func (m *machine) digest() uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sum
 }
 
 func (m *machine) content() []byte {
@@ -224,12 +233,12 @@ func (c *cluster) apply(r *replica, b []byte) {
 // converge waits until every replica has applied what the leader has.
 func (c *cluster) converge() {
 	c.t.Helper()
-	var want []byte
+	var want uint32
 	for range 3000 {
-		want = c.leader().fsm.content()
+		want = c.leader().fsm.digest()
 		same := true
 		for _, r := range c.replicas {
-			same = same && bytes.Equal(r.fsm.content(), want)
+			same = same && r.fsm.digest() == want
 		}
 		if same {
 			return
@@ -237,7 +246,7 @@ func (c *cluster) converge() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for id, r := range c.replicas {
-		c.t.Logf("node %d applied %d bytes, leader %d, state %v", id, len(r.fsm.content()), len(want), r.raft.State())
+		c.t.Logf("node %d applied %08x, leader %08x, state %v", id, r.fsm.digest(), want, r.raft.State())
 	}
 	c.t.Fatal("replicas differ after 30 s")
 }

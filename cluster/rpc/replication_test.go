@@ -71,15 +71,15 @@ func TestBurstOfSmallEntriesCommitsWithoutWaitingForTheCommitTimeout(t *testing.
 
 func TestBurstAboveTheBudgetDrainsInSingleRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, testTopic, rpc.GroupOptions{Bulk: true, Suppress: true, InflightBytes: 1 << 20},
+		c := newCluster(t, testTopic, rpc.GroupOptions{Bulk: true, Suppress: true, InflightBytes: 512 << 10},
 			func(c *raft.Config) { c.CommitTimeout, c.BatchApplyCh = time.Second, true })
 		defer c.stop()
 		l := c.leader()
 		c.apply(l, payload(0, 10))
 		time.Sleep(time.Minute)
-		within(t, 3*time.Second, "burst of 4 MiB under a budget of 1 MiB", func() {
+		within(t, 3*time.Second, "burst of 2 MiB under a budget of 512 KiB", func() {
 			var last raft.ApplyFuture
-			for i := range 64 {
+			for i := range 32 {
 				last = l.raft.Apply(payload(i, 64<<10), 0)
 			}
 			if err := last.Error(); err != nil {
@@ -97,10 +97,10 @@ func TestEmptyFollowerCatchesUp(t *testing.T) {
 		if err := f.stop(); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 300 {
+		for i := range 150 {
 			c.apply(l, payload(i, 20<<10))
 		}
-		within(t, 5*time.Second, "catch-up of 6 MB", func() {
+		within(t, 5*time.Second, "catch-up of 3 MB", func() {
 			c.startReplica(id, f.log)
 			c.converge()
 		})
@@ -117,11 +117,11 @@ func TestFollowerThatWasDownForLongIsServedAtOnce(t *testing.T) {
 		}
 		c.nodes[id].Close()
 		c.net.Kill(id)
-		for i := range 20 {
+		for i := range 10 {
 			c.apply(c.leader(), payload(i, 100))
 			time.Sleep(10 * time.Second)
 		}
-		within(t, time.Second, "catch-up after three minutes", func() {
+		within(t, time.Second, "catch-up after two minutes", func() {
 			c.startNode(id)
 			c.startReplica(id, f.log)
 			c.converge()
@@ -207,7 +207,7 @@ func TestLeadershipIsStableOnABridge(t *testing.T) {
 
 func TestReplicasAgreeUnderRandomCuts(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	rounds := 25
+	rounds := 15
 	if testing.Short() {
 		rounds = 8
 	}

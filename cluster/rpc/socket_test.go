@@ -61,7 +61,7 @@ func TestOnePortCarriesBothProtocols(t *testing.T) {
 	defer p.Close()
 	want := int64(0)
 	index := uint64(0)
-	for i := range 60 {
+	for i := range 30 {
 		a := request(index)
 		for range i%7 + 1 {
 			index++
