@@ -18,11 +18,10 @@ import (
 // its log reaches the end that a leader had when it first heard of one: that
 // leader has everything that was ever acknowledged with this replica's help.
 type bootRule struct {
-	mu      sync.Mutex
-	last    run    // as stored
-	term    uint64 // of the leader first heard of; 0: none yet
-	end     uint64 // its last index then
-	checked uint64 // last index that a leader of that term or a later one confirmed
+	mu   sync.Mutex
+	last run    // as stored
+	term uint64 // of the leader first heard of; 0: none yet
+	end  uint64 // its last index then
 
 	seeking bool // asks the other voters
 	longest bool // all voters are suspect and this log is the longest

@@ -37,7 +37,7 @@ func TestReplicaThatLostPowerDoesNotVoteUntilItHasCaughtUp(t *testing.T) {
 			t.Errorf("it votes: %v, want ErrSuspect", err)
 		}
 		r.net.heal()
-		l = r.leader()
+		r.leader()
 		r.eventually("it has caught up and votes", func() bool { return !x.g.Status().Suspect })
 		if x.log.EndOffset() < 70 {
 			t.Errorf("it votes with a log that ends at %d, 70 batches were acknowledged", x.log.EndOffset())

@@ -35,8 +35,7 @@ type core struct {
 	appliedIndex atomic.Uint64 // last index that the FSM consumed
 	lastIndex    func() uint64
 	suspect      atomic.Bool
-	stalled      atomic.Bool
-	stall        *time.Timer // runs while a log write does
+	stall        stallWatch
 
 	own, done []*Proposal // scratch of raft's main and FSM goroutine
 
@@ -44,9 +43,10 @@ type core struct {
 	quit chan struct{}
 	wg   sync.WaitGroup // loop, barriers, housekeeping
 
-	watchMu  sync.Mutex
-	watchers []func(Status)
-	shown    Status // last published; loop's
+	watchMu    sync.Mutex
+	watchers   []func(Status)
+	newWatcher atomic.Bool
+	shown      Status // last published; loop's
 
 	sync syncTracker
 	obs  Observer
@@ -63,8 +63,8 @@ func (c *core) init() {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	c.stall = time.AfterFunc(time.Hour, c.onStall)
-	c.stall.Stop()
+	c.stall.init(c.onStall)
+	c.host.ceased = c.giveUp
 }
 
 // isLeader is raft's state, which is a leader's before anything is appended or
@@ -117,7 +117,7 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 	if err := c.failure(); err != nil {
 		return err
 	}
-	c.stall.Reset(stallAfter)
+	c.stall.begin()
 	own, lost := c.claim(logs, c.own[:0])
 	c.own = own
 	finish(lost, ErrNotLeader)
@@ -126,8 +126,7 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 	if err == nil {
 		err = write()
 	}
-	c.stall.Stop()
-	c.unstall()
+	c.stall.end()
 	if err != nil {
 		finish(c.unclaim(own), fmt.Errorf("%w: append failed: %w", ErrNotLeader, err))
 		return err
@@ -167,13 +166,11 @@ func (c *core) barrier(term uint64) {
 			c.stir()
 		}
 	}
-	if _, _, err := c.enter([]*Proposal{p}, c.now(), true); err == nil && p.state == stateQueued {
+	stale, _, err := c.enter([]*Proposal{p}, c.now(), true)
+	if err == nil && len(stale) == 0 {
 		c.raft().ApplyLog(p.payload(), 0)
 	}
 }
-
-// Propose hands one proposal to raft; see ProposeBatch.
-func (c *core) propose(p *Proposal) error { return c.proposeBatch([]*Proposal{p}) }
 
 func (c *core) proposeBatch(ps []*Proposal) error {
 	for {
@@ -212,7 +209,7 @@ func (c *core) refusal() error {
 	if err := c.failure(); err != nil {
 		return err
 	}
-	if c.stalled.Load() {
+	if c.stall.stalled.Load() {
 		return ErrStalled
 	}
 	return nil
@@ -232,20 +229,19 @@ func (c *core) complete(index uint64) {
 	clear(c.done)
 }
 
-// onStall runs when a log write takes too long: the group falls silent, so
-// that the others elect a leader whose disk answers.
-func (c *core) onStall() {
-	c.stalled.Store(true)
-	c.logger.Warn("log write does not return, group falls silent", "group", c.id, "after", stallAfter)
-	c.node.SetStalled(c.id, true)
+// onStall is told when a log write takes too long, and when it has returned
+// after all: meanwhile the group is silent, so that the others elect a leader
+// whose disk answers.
+func (c *core) onStall(stalled bool) {
+	c.node.SetStalled(c.id, stalled)
 	c.stir()
 }
 
-func (c *core) unstall() {
-	if c.stalled.CompareAndSwap(true, false) {
-		c.node.SetStalled(c.id, false)
-		c.stir()
-	}
+// giveUp ends all proposals after a storage failure has stopped raft.
+func (c *core) giveUp(why error) {
+	never, unknown := c.queue.close(why)
+	finish(never, fmt.Errorf("%w: %w", ErrNotLeader, why))
+	finish(unknown, fmt.Errorf("%w: %w", ErrLost, why))
 }
 
 // loop calls step after every event and at least once per interval, because
@@ -277,8 +273,12 @@ func (c *core) reconcile(tick bool) {
 		c.sync.sample(c.now(), c.lastIndex())
 	}
 	s := c.status()
-	if !s.differs(c.shown) {
+	if !s.differs(c.shown) && !c.newWatcher.Swap(false) {
 		return
+	}
+	c.newWatcher.Store(false)
+	if s.Stalled && !c.shown.Stalled {
+		c.logger.Warn("log write does not return, group falls silent", "group", c.id, "after", stallAfter)
 	}
 	if c.obs != nil && s.Ready != c.shown.Ready {
 		c.obs.Elected(s.Ready)
@@ -296,6 +296,7 @@ func (c *core) watch(fn func(Status)) {
 	c.watchMu.Lock()
 	c.watchers = append(c.watchers[:len(c.watchers):len(c.watchers)], fn)
 	c.watchMu.Unlock()
+	c.newWatcher.Store(true)
 	c.stir()
 }
 
@@ -308,7 +309,7 @@ func (s Status) differs(o Status) bool {
 func (c *core) status() Status {
 	s := Status{
 		Role: Stopped, LastIndex: c.lastIndex(), AppliedIndex: c.appliedIndex.Load(),
-		Suspect: c.suspect.Load(), Stalled: c.stalled.Load(), Failed: c.failure(),
+		Suspect: c.suspect.Load(), Stalled: c.stall.stalled.Load(), Failed: c.failure(),
 	}
 	r := c.raft()
 	if r == nil {
@@ -376,7 +377,6 @@ func (c *core) shut(ctx context.Context) error {
 	}
 	close(c.quit)
 	c.wg.Wait()
-	c.stall.Stop()
 	if errors.Is(err, raft.ErrRaftShutdown) {
 		err = nil
 	}

@@ -149,11 +149,8 @@ func (g *Group) Status() Status { return g.status() }
 
 // Watch calls fn after every change of role, term, leader, readiness or
 // failure, with the state at that time: changes in quick succession are merged.
-// fn must not block. It is called once soon after Watch.
-func (g *Group) Watch(fn func(Status)) {
-	g.watch(fn)
-	fn(g.status())
-}
+// fn must not block; its calls do not overlap. The first comes soon after Watch.
+func (g *Group) Watch(fn func(Status)) { g.watch(fn) }
 
 // Match returns how much of the log a peer is known to hold, and when it last
 // answered; leader only.

@@ -63,6 +63,7 @@ func (f *groupFSM) apply(logs []*raft.Log) {
 		s.add(l)
 	}
 	f.flush()
+	f.capture(s.index) // an entry that began a new segment by itself
 }
 
 // Apply is ApplyBatch of one.

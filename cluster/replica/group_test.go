@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestThreeReplicasCommitTheSameBytes(t *testing.T) {
+func TestThreeReplicasCommitTheSameBytesOverSockets(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 3)
+	r := newRig(t, 3, func(o *rigOptions) { o.fabric = newSockets(t) })
 	l := r.leader()
 	l.produce(200, 3, "a")
 	r.converge()

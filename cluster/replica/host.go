@@ -34,6 +34,8 @@ type host struct {
 	changed func(r *raft.Raft, s raft.RaftState)
 	// stirred is called when the known leader changed. It must not block.
 	stirred func()
+	// ceased is called once when a storage failure has ended raft.
+	ceased func(why error)
 
 	cur     atomic.Pointer[instance]
 	open    atomic.Pointer[chan struct{}] // closed when cur may be relied on
@@ -176,6 +178,7 @@ func (h *host) fail(err error) {
 			defer close(h.ended)
 			h.stirred()
 			_ = h.stop() // the failure is what counts
+			h.ceased(err)
 		}()
 	})
 }

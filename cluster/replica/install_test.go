@@ -212,3 +212,27 @@ func TestSegmentSnapshotHoldsTheStateExactlyAtTheSegmentsEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestIdlePartitionRollsAndSnapshotsBehindATrim(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.lead(r.nodes[0])
+		l.produce(10, 1, filler)
+		o := newPending(nil, l.g.Status().Term)
+		o.p.Ctrl, o.p.Roll = []byte("trim"), true
+		r.must(l.g.Propose(o.p))
+		if out := o.wait(t); out.err != nil || out.base != 10 {
+			t.Fatalf("control entry says %d, %v; want the log end 10", out.base, out.err)
+		}
+		r.converge()
+		for _, x := range r.nodes {
+			x.trimAll() // nothing follows the trim, yet the boundary has a snapshot
+			if got := x.log.StartOffset(); got != 10 {
+				t.Errorf("node %d begins at offset %d, want 10", x.id, got)
+			}
+		}
+		l.produce(1, 1, "after")
+		r.converge()
+		r.check()
+	})
+}

@@ -27,10 +27,11 @@ func (c *core) transferTo(ctx context.Context, target rpc.ServerID) error {
 	if target == c.self {
 		return fmt.Errorf("transfer leadership of %v: %s is the leader itself", c.id, target)
 	}
-	if !c.hold() {
+	held := c.hold()
+	if held == nil {
 		return ErrNotLeader
 	}
-	defer c.resume()
+	defer c.resume(held)
 	term, _ := c.leading()
 	ctx, cancel := context.WithTimeout(ctx, transferHold)
 	defer cancel()

@@ -288,22 +288,25 @@ func (q *queue) close(why error) (never, unknown []*Proposal) {
 	return q.sweepLocked(0)
 }
 
-// hold makes proposers wait until resume; false if somebody holds already or
-// this replica does not lead.
-func (q *queue) hold() bool {
+// hold makes proposers wait for the returned channel until resume or the end of
+// the term; nil if somebody holds already or this replica does not lead.
+func (q *queue) hold() chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pause != nil || q.term == 0 || !q.ready {
-		return false
+		return nil
 	}
 	q.pause = make(chan struct{})
-	return true
+	return q.pause
 }
 
-func (q *queue) resume() {
+// resume ends a hold, if it still is that one.
+func (q *queue) resume(held chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.resumeLocked()
+	if q.pause == held {
+		q.resumeLocked()
+	}
 }
 
 func (q *queue) resumeLocked() {

@@ -406,7 +406,6 @@ type testFSM struct {
 	configs  int
 	restored int
 	bad      error
-	slow     chan struct{} // if set, Apply waits for it
 }
 
 func newTestFSM() *testFSM { return &testFSM{} }
