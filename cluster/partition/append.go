@@ -12,7 +12,7 @@ import (
 
 // Acks of a produce request.
 const (
-	AcksNone   int16 = 0  // answered when handed to the log
+	AcksNone   int16 = 0  // answered like AcksLeader; the client hears of an error only, by its connection closing
 	AcksLeader int16 = 1  // answered when the leader wrote it
 	AcksAll    int16 = -1 // answered when committed, and on min.insync.replicas if those are more than a majority
 )
@@ -144,20 +144,20 @@ func (f *inflight) giveBack() {
 	f.charge = 0
 }
 
-// onAppended: the batch is written here. It answers acks=1.
+// onAppended: the batch is written here. It answers whoever does not ask for more.
 func (f *inflight) onAppended(base int64) {
 	f.mu.Lock()
 	f.appended, f.base = true, base
 	repeats := f.repeats
 	f.mu.Unlock()
-	f.answerIf(AcksLeader, base)
+	f.answerWritten(base)
 	for _, r := range repeats {
-		r.answerIf(AcksLeader, base)
+		r.answerWritten(base)
 	}
 }
 
-func (f *inflight) answerIf(acks int16, base int64) {
-	if f.req != nil && f.req.Acks == acks {
+func (f *inflight) answerWritten(base int64) {
+	if f.req != nil && f.req.Acks != AcksAll {
 		f.answer(base, nil)
 	}
 }
@@ -203,7 +203,7 @@ func (f *inflight) repeat(r *inflight) {
 	if finished {
 		r.settle(base, err, f.prop.Index())
 	} else if appended {
-		r.answerIf(AcksLeader, base)
+		r.answerWritten(base)
 	}
 }
 

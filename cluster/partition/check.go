@@ -103,9 +103,7 @@ func (l *leadership) append(f *inflight, r *round) {
 	l.p.stats.bytes.Add(int64(len(f.batch)))
 	l.overlay.Add(f.batch, f)
 	f.producer = f.batch.ProducerID()
-	if f.req.Acks != AcksNone {
-		l.await(f)
-	}
+	l.await(f)
 	twin := l.appendTwice(f)
 	base, count := l.next, int64(f.batch.LastOffsetDelta())+1
 	l.next += count
@@ -135,13 +133,8 @@ func (l *leadership) ready(f *inflight) {
 		f.batch.SetLeaderEpoch(-1)
 		f.prop.Data = f.batch
 	}
-	if f.req != nil {
-		switch f.req.Acks {
-		case AcksLeader:
-			f.prop.Appended = f.onAppended
-		case AcksNone:
-			f.answer(-1, nil)
-		}
+	if f.req != nil && f.req.Acks != AcksAll {
+		f.prop.Appended = f.onAppended
 	}
 	f.proposed()
 	l.props = append(l.props, &f.prop)

@@ -41,6 +41,7 @@ type cluster struct {
 	net   *rpctest.Network
 	nodes []*node
 	adapt func(*Config)
+	mu    sync.Mutex // held while a node comes or goes under load
 }
 
 // startCluster gives n running nodes.
