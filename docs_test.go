@@ -116,3 +116,26 @@ func TestDecisionsAreNumberedAndComplete(t *testing.T) {
 		}
 	}
 }
+
+// Words that mark unfinished work; put together here so that this file does not hold them.
+var unfinished = regexp.MustCompile(`\b(` + "TO" + "DO|FIX" + "ME|XX" + `X)\b`)
+
+func TestTreeHoldsNoNotesAboutUnfinishedWork(t *testing.T) {
+	walk(t, func(path string) {
+		switch filepath.Ext(path) {
+		case ".go", ".sh", ".md", ".proto", ".yaml":
+		default:
+			if filepath.Base(path) != "Makefile" {
+				return
+			}
+		}
+		if strings.HasPrefix(path, "results/") {
+			return
+		}
+		for i, line := range strings.Split(read(t, path), "\n") {
+			if unfinished.MatchString(line) {
+				t.Errorf("%s:%d: %s", path, i+1, strings.TrimSpace(line))
+			}
+		}
+	})
+}
