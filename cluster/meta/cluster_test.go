@@ -71,7 +71,7 @@ func (n *raftNode) start() {
 		timers = replica.Timers{Heartbeat: time.Hour, Election: time.Hour, Lease: time.Hour}
 	}
 	n.ctl, err = Open(Config{
-		Identity: id, Node: n.rpc, KV: n.kv, Self: Broker{Host: fmt.Sprint("host", n.id), Port: 9092}, Logger: log,
+		Identity: id, Node: n.rpc, KV: n.kv, Self: Broker{Host: fmt.Sprint("host", n.id), Port: 9092, RPCAddr: n.net.Addr(n.id)}, Logger: log,
 		OpenControl: OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Timers: timers, Logger: log}),
 	})
 	must(err)
@@ -327,5 +327,29 @@ func TestRaftRestartedNodeDoesNotDeposeTheControlLeader(t *testing.T) {
 		if now, ok := nodes[leader-1].ctl.Leader(); !ok || now != leader {
 			t.Fatalf("after node %d restarted, %d leads, before it was %d", n.id, now, leader)
 		}
+	}
+}
+
+func TestRaftNodeThatNobodyListsJoinsAndIsFound(t *testing.T) {
+	nodes := raftCluster(t, 3)
+	for _, n := range nodes {
+		n.start()
+	}
+	for _, n := range nodes {
+		n.ready()
+	}
+	fourth := &raftNode{t: t, net: nodes[0].net, id: 4, size: 4, fs: newDir(t)}
+	t.Cleanup(fourth.stop)
+	fourth.start()
+	fourth.ready()
+	fourth.create("t", 3)
+	for _, n := range nodes {
+		ctx := ctxFor(t, 60*time.Second)
+		if err := n.ctl.views.wait(ctx, func(img *Image) bool { return img.Brokers[4] != nil && n.rpc.Alive(4) }); err != nil {
+			t.Errorf("node %d does not reach node 4", n.id)
+		}
+	}
+	if members := (*fourth.ctl.control.Load()).Members(); len(members) != 4 {
+		t.Errorf("members %v", members)
 	}
 }

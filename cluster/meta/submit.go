@@ -187,6 +187,9 @@ func (c *Controller) admit(ctx context.Context, ctl Control, b *metapb.Broker) (
 		}
 	}
 	joining := rpc.MakeServerID(NodeID(b.GetId()), b.GetIncarnation())
+	if _, known := c.cfg.Node.Peers()[joining.Node()]; !known && joining.Node() != c.self.ID && b.GetRpcAddr() != "" {
+		c.cfg.Node.SetPeer(joining.Node(), b.GetRpcAddr()) // it cannot catch up before it is in the image, from which others learn it
+	}
 	for {
 		var err error
 		switch step, whom := nextStep(ctl.Members(), joining); step {
