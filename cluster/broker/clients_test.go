@@ -156,9 +156,13 @@ func TestKcatProducesAndConsumesWithEveryCodec(t *testing.T) {
 			if out != in.String() {
 				t.Fatalf("%d bytes came back of %d", len(out), in.Len())
 			}
-			b := batches(t, w.dial().fetch(fetch(12, topic, 0))[0].RecordBatches)
-			if got := b[0].Codec().String(); got != name {
-				t.Errorf("stored with codec %s, sent with %s", got, name)
+			// A batch that compression does not make smaller is sent as it is: the first ones hold a line or two.
+			seen := map[string]bool{}
+			for _, b := range batches(t, w.dial().fetch(fetch(12, topic, 0))[0].RecordBatches) {
+				seen[b.Codec().String()] = true
+			}
+			if !seen[name] {
+				t.Errorf("stored with codecs %v, sent with %s", seen, name)
 			}
 		})
 	}

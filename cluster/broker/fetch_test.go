@@ -158,7 +158,7 @@ func TestParkedFetchIsAnsweredAtMaxWait(t *testing.T) {
 	if d := time.Since(start); d < 50*time.Millisecond {
 		t.Fatalf("answered after %v", d)
 	}
-	if n := w.part("t", 0).reads; n != 1 {
+	if n := w.part("t", 0).readCount(); n != 1 {
 		t.Fatalf("a parked fetch read %d times although nothing moved: it polls", n)
 	}
 }

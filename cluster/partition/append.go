@@ -73,6 +73,9 @@ func (p *Partition) admissible(r *AppendRequest, l *leadership) error {
 	if limit := p.settings.Load().MaxMessageBytes; limit > 0 && len(r.Batch) > int(limit) {
 		return ErrTooLarge
 	}
+	if p.disk.full.Load() {
+		return errDiskFull
+	}
 	return nil
 }
 

@@ -380,6 +380,26 @@ func TestTooLargeIsRefused(t *testing.T) {
 	}
 }
 
+// The store that all replicas share must be able to write when the segments no longer may.
+func TestProduceStopsBeforeTheDiskIsFull(t *testing.T) {
+	h := open(t)
+	h.must(t, plain(1))
+	h.fs.SetSpace(10_000)
+	h.disk.look(h.fs, "t-0")
+	if h.disk.full.Load() || h.disk.low.Load() {
+		t.Fatal("full with nine tenths free")
+	}
+	for h.disk.look(h.fs, "t-0"); !h.disk.full.Load(); h.disk.look(h.fs, "t-0") {
+		h.must(t, plain(1))
+	}
+	if r := wait(t, h.send(plain(1), AcksAll)); !errors.Is(r.Err, ErrStorage) {
+		t.Fatalf("%+v", r)
+	}
+	h.fs.SetSpace(1_000_000)
+	h.disk.look(h.fs, "t-0")
+	h.must(t, plain(1))
+}
+
 // Small batches leave their buffer at once; large ones keep it until the outcome, and then to the garbage collector: the
 // log's caches still read it.
 func TestBatchesNeverLieInABufferThatIsUsedAgain(t *testing.T) {

@@ -56,9 +56,6 @@ type Config struct {
 	SuccessionDelay time.Duration // head start of each replica before the next one campaigns; 150 ms
 	StartGrace      time.Duration // how long a reopened replica waits for a leader before it asks around; 300 ms
 
-	// DiskLow, when true, lets retention go on although a live follower lags behind; nil: never.
-	DiskLow func() bool
-
 	Failpoints *failpoint.Set
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
@@ -77,9 +74,6 @@ func (c Config) WithDefaults() Config {
 	def(&c.BalanceAtOnce, 16)
 	def(&c.SuccessionDelay, 150*time.Millisecond)
 	def(&c.StartGrace, 300*time.Millisecond)
-	if c.DiskLow == nil {
-		c.DiskLow = func() bool { return false }
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -118,4 +112,6 @@ type shared struct {
 	caches    *log.Budget
 	committer *log.Committer
 	sampler   *replica.Sampler
+	timings   *timings
+	disk      disk
 }

@@ -375,7 +375,7 @@ func open(t testing.TB, options ...option) *harness {
 	h := &harness{fs: fs, side: side, changes: make(chan struct{}, 100)}
 	h.Partition = &Partition{
 		topic: "t", label: "t-0", log: l, node: 1, now: time.Now, logger: Config{}.WithDefaults().Logger,
-		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget),
+		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget), disk: &disk{},
 		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {}, unled: func(*Partition) {},
 		producers: producer.New(),
 	}

@@ -297,7 +297,7 @@ func (m *Manager) open(t *meta.Topic, number int32, ready bool) (*Partition, err
 		Log: l, KV: m.cfg.KV, Node: m.cfg.Node, FSM: machine{p},
 		BootID: m.cfg.BootID, SyncEach: settings.SyncEach, NeedData: t.Internal,
 		InflightBytes: PartitionBudget, Timers: m.cfg.Timers,
-		Logger: m.logger, Sampler: m.shared.sampler, Failpoints: m.cfg.Failpoints, Now: m.cfg.Now,
+		Logger: m.logger, Sampler: m.shared.sampler, Observer: m.shared.timings, Failpoints: m.cfg.Failpoints, Now: m.cfg.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -310,7 +310,7 @@ func (m *Manager) newPartition(t *meta.Topic, number int32, l *log.Log, s *Setti
 	p := &Partition{
 		topic: t.Name, id: t.ID, number: number, label: dirName(t.Name, number),
 		log: l, node: m.node, failpoints: m.cfg.Failpoints, logger: m.logger, now: m.cfg.Now,
-		budget: m.shared.budget, own: NewBudget(PartitionBudget),
+		budget: m.shared.budget, disk: &m.shared.disk, own: NewBudget(PartitionBudget),
 		changed:   func(p *Partition) { m.dirty.add(p); kick(m.publishKick); kick(m.electKick) },
 		trimmed:   func(p *Partition) { m.untidy.add(p); kick(m.trimKick) },
 		unled:     func(*Partition) { kick(m.electKick) },
@@ -379,7 +379,7 @@ func (m *Manager) openLog(dir string, key slotKey, s *Settings) (*log.Log, error
 		TopicID: key.id, Partition: key.number,
 		SegmentBytes: s.SegmentBytes, SyncEach: s.SyncEach, SameBoot: same,
 		Committer: m.shared.committer, CacheBudget: m.shared.caches,
-		Failpoints: m.cfg.Failpoints, Logger: m.logger, Now: m.cfg.Now,
+		Failpoints: m.cfg.Failpoints, Observer: m.shared.timings, Logger: m.logger, Now: m.cfg.Now,
 	})
 	if err != nil {
 		return nil, err

@@ -6,17 +6,25 @@ import (
 	"time"
 )
 
-// controlTimeout bounds the replication of one control entry that nobody waits for.
-const controlTimeout = 5 * time.Second
+const (
+	// controlTimeout bounds the replication of one control entry that nobody waits for.
+	controlTimeout = 5 * time.Second
+	// diskEvery is how often the free space is looked at.
+	diskEvery = time.Second
+)
 
 // housekeepLoop removes files below log starts that moved, and lets leaders propose what retention and expiry want gone.
 func (m *Manager) housekeepLoop() {
 	tick := time.NewTicker(m.cfg.RetentionEvery)
 	defer tick.Stop()
+	look := time.NewTicker(diskEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-m.stop:
 			return
+		case <-look.C:
+			m.shared.disk.look(m.cfg.FS, m.cfg.DataDir)
 		case <-m.trimKick:
 			for p := range m.untidy.take() {
 				m.trimFiles(p)
@@ -50,7 +58,7 @@ func (m *Manager) trimFiles(p *Partition) {
 // mayTrim says whether every live follower is in sync, so that none would need the segments that go; a disk that runs full
 // overrides it.
 func (m *Manager) mayTrim(p *Partition) bool {
-	if m.cfg.DiskLow() {
+	if m.shared.disk.low.Load() {
 		return true
 	}
 	fit := p.InSyncNodes()

@@ -104,6 +104,7 @@ func Open(cfg Config) (*Manager, error) {
 			caches:    log.NewBudget(cfg.CacheBudget),
 			committer: log.NewCommitter(cfg.SyncWorkers),
 			sampler:   replica.NewSampler(),
+			timings:   newTimings(),
 		},
 		slots:       make(map[slotKey]*slot),
 		topics:      make(map[string][]*Partition),

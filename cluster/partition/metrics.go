@@ -56,6 +56,9 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range allDescs {
 		ch <- d
 	}
+	for _, t := range c.m.shared.timings.collectors() {
+		t.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -77,6 +80,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descReplicas, float64(len(c.m.Failed())), "failed")
 	gauge(descBudget, float64(c.m.BudgetUsed()))
 	gauge(descWaiters, float64(parked))
+	for _, t := range c.m.shared.timings.collectors() {
+		t.Collect(ch)
+	}
 }
 
 func (p *Partition) collect(ch chan<- prometheus.Metric) {

@@ -59,6 +59,7 @@ type Partition struct {
 	now        func() time.Time
 	budget     *Budget          // node-wide, for produce
 	own        *Budget          // this partition's, queued and in flight
+	disk       *disk            // the node's
 	changed    func(*Partition) // leadership here began or ended
 	trimmed    func(*Partition) // the log start moved
 	unled      func(*Partition) // something happened while others lead, or nobody

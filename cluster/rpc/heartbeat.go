@@ -16,7 +16,6 @@ type beat struct {
 	group *group
 	to    ServerID
 	term  uint64
-	sent  chan struct{}              // closed when it left
 	done  chan *rpcpb.HeartbeatReply // room for one
 }
 
@@ -26,7 +25,7 @@ func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest,
 	if err := g.mayLead(args.Term); err != nil {
 		return err
 	}
-	b := &beat{group: g, to: to, term: args.Term, sent: make(chan struct{}), done: make(chan *rpcpb.HeartbeatReply, 1)}
+	b := &beat{group: g, to: to, term: args.Term, done: make(chan *rpcpb.HeartbeatReply, 1)}
 	if err := p.addBeat(b); err != nil {
 		return err
 	}
@@ -43,31 +42,19 @@ func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest,
 }
 
 // wait returns the answer. Until the beat has left there is no limit but a
-// newer term: the peer may be down for long.
+// newer term: the peer may be down for long. Once it has, the link ends it.
 func (b *beat) wait() (*rpcpb.HeartbeatReply, error) {
-	g := b.group
-	sent := b.sent
-	var timeout <-chan time.Time
 	for {
-		newer, err := g.outdated(b.term)
+		newer, err := b.group.outdated(b.term)
 		if err != nil {
 			return nil, err
 		}
 		select {
 		case r := <-b.done:
 			return r, nil
-		case <-sent:
-			sent = nil
-			timer := time.NewTimer(g.node.cfg.VoteTimeout)
-			defer timer.Stop()
-			timeout = timer.C
 		case <-newer:
-		case <-timeout:
-			return nil, ErrTimeout
-		case <-g.aborted:
+		case <-b.group.aborted: // as by Node.Close
 			return nil, ErrAborted
-		case <-g.node.closing:
-			return nil, ErrClosed
 		}
 	}
 }
@@ -107,10 +94,9 @@ func (p *peer) sendBeats() {
 			b.done <- &rpcpb.HeartbeatReply{Code: uint32(c)}
 			continue
 		}
-		close(b.sent)
 		p.node.counts.beatsSent.Add(1)
 		id := p.node.nextID()
-		link.expect(id, beatReply{b})
+		link.expectBeat(id, b)
 		m.Beats = append(m.Beats, &rpcpb.Heartbeat{
 			Id: id, Target: b.group.target(b.to), Term: b.term, LastIndex: b.group.lastIndex(),
 		})
@@ -123,7 +109,8 @@ type beatReply struct{ b *beat }
 
 func (r beatReply) reply(m *rpcpb.Message, err error) {
 	if err != nil {
-		r.b.done <- &rpcpb.HeartbeatReply{Code: uint32(codeClosed)}
+		c, _ := toCode(err)
+		r.b.done <- &rpcpb.HeartbeatReply{Code: uint32(c)}
 		return
 	}
 	r.b.done <- m.GetHeartbeatReplies().GetReplies()[0]
@@ -222,5 +209,43 @@ func (g *group) accepted(resp *raft.AppendEntriesResponse, req *raft.AppendEntri
 	g.answered(resp, req.Term, leader)
 	if resp.Success && g.opts.Accepted != nil {
 		g.opts.Accepted(req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
+	}
+}
+
+// sentBeat says when a beat left, so that the link can end those without an
+// answer: a timer for each would cost more than the heartbeats.
+type sentBeat struct {
+	id uint64
+	at time.Time
+}
+
+// expectBeat is expect for a beat; sweepBeats ends it.
+func (l *link) expectBeat(id uint64, b *beat) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.expected[id] = beatReply{b}
+		l.beats = append(l.beats, sentBeat{id, time.Now()})
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	beatReply{b}.reply(nil, ErrDown)
+}
+
+// sweepBeats fails the beats that have waited too long for their answer.
+func (l *link) sweepBeats() {
+	limit := time.Now().Add(-l.peer.node.cfg.VoteTimeout)
+	var late []expecter
+	l.mu.Lock()
+	for len(l.beats) > 0 && !l.beats[0].at.After(limit) {
+		if e := l.expected[l.beats[0].id]; e != nil {
+			late = append(late, e)
+			delete(l.expected, l.beats[0].id)
+		}
+		l.beats = l.beats[1:]
+	}
+	l.mu.Unlock()
+	for _, e := range late {
+		e.reply(nil, ErrTimeout)
 	}
 }

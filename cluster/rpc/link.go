@@ -37,6 +37,7 @@ type link struct {
 	mu       sync.Mutex
 	expected map[uint64]expecter
 	pings    map[uint64]time.Time
+	beats    []sentBeat // in order of sending
 	err      error
 }
 
@@ -215,6 +216,7 @@ func (l *link) send(m *rpcpb.Message) {
 
 // ping sends one ping with the list of whom we take for dead.
 func (l *link) ping() {
+	l.sweepBeats()
 	id := l.peer.node.nextID()
 	now := time.Now()
 	l.mu.Lock()

@@ -51,6 +51,9 @@ func (g *group) AppendEntriesPipeline(_ raft.ServerID, target raft.ServerAddress
 // AppendEntries queues one request, waiting while pipelineDepth are under way.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	g := p.group
+	if c := p.suppressed(args, resp); c != nil {
+		return c, nil
+	}
 	if err := p.take(args.Term); err != nil {
 		return nil, err
 	}
@@ -64,11 +67,6 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	}
 	c := &call{group: g, peer: p.to, args: args, resp: resp, start: time.Now(), pipe: p}
 	c.done.Add(1)
-	if len(args.Entries) == 0 && g.opts.Suppress && p.peer.fresh(freshPing) && g.saysNothingNew(p.to, args) {
-		g.node.counts.suppressed.Add(1)
-		c.succeed(reply{success: true, term: args.Term, lastLog: args.PrevLogEntry})
-		return c, nil
-	}
 	cr, _ := p.peer.carrier(g.opts.Bulk)
 	if cr == nil {
 		p.give()
@@ -79,6 +77,23 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, err
 	}
 	return c, nil
+}
+
+// suppressed answers an empty request here if the peer is alive and has
+// answered all that it says. Most requests of a thousand idle groups end here.
+func (p *pipeline) suppressed(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) *call {
+	g := p.group
+	switch {
+	case !g.opts.Suppress || len(args.Entries) > 0 || g.lastIndex() > args.PrevLogEntry,
+		len(p.slots) > 0 || len(p.done) >= pipelineRoom, // keep the order, and never block
+		g.mayLead(args.Term) != nil || !p.peer.fresh(freshPing) || !g.saysNothingNew(p.to, args):
+		return nil
+	}
+	g.node.counts.suppressed.Add(1)
+	*resp = raft.AppendEntriesResponse{Term: args.Term, LastLog: args.PrevLogEntry, Success: true}
+	c := &call{group: g, peer: p.to, args: args, resp: resp, start: time.Now()}
+	p.done <- c // the only sender while no slot is taken
+	return c
 }
 
 // take waits for a slot and for the library to have read earlier answers.

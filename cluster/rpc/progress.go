@@ -96,13 +96,17 @@ func (g *group) isBehind(peer ServerID) bool {
 }
 
 // saysNothingNew is true when the peer has already answered all that the empty
-// request args could tell it.
+// request args could tell it; that counts as contact.
 func (g *group) saysNothingNew(peer ServerID, args *raft.AppendEntriesRequest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.progress[peer]
-	return p != nil && p.term == args.Term && p.index == args.PrevLogEntry &&
-		p.commit >= min(args.LeaderCommitIndex, args.PrevLogEntry)
+	if p == nil || p.term != args.Term || p.index != args.PrevLogEntry ||
+		p.commit < min(args.LeaderCommitIndex, args.PrevLogEntry) {
+		return false
+	}
+	p.contact = g.node.cfg.Now()
+	return true
 }
 
 // Match returns the index up to which peer's log is known to equal ours in our

@@ -61,6 +61,8 @@ func diskError(doing, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		advice = "make it writable for this user or give another -data"
+	case errors.Is(err, fs.ErrNotExist):
+		advice = "there is no such place on this machine: give another -data"
 	case errors.Is(err, syscall.ENOSPC):
 		advice = "the disk is full: free some space or give another -data"
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):

@@ -6,8 +6,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 	"github.com/willabides/kongplete"
@@ -39,7 +41,21 @@ func main() {
 }
 
 func run(args []string, s streams, stop context.Context) int {
+	if len(args) == 1 && slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {
+		return cli.Fail(s.err, name, help(s))
+	}
 	return cli.Fail(s.err, name, parseAndRun(args, s, stop))
+}
+
+// help prints the commands and then the flags of the command that needs no name.
+func help(s streams) error {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}} {
+		if _, _, err := cli.Parse(name, about, &grammar{}, args, s.out, s.err, kong.Vars{"version": cli.Version()}); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out)
+	}
+	return nil
 }
 
 func parseAndRun(args []string, s streams, stop context.Context) error {

@@ -186,6 +186,7 @@ func (n *node) openRPC() (err error) {
 	}
 	n.net, err = rpc.New(rpc.Config{
 		Node: rpc.NodeID(n.cfg.flags.ID), ClusterID: n.data.identity.ClusterID, Listen: n.rpcListener, Peers: n.cfg.peers, Logger: n.log,
+		Failpoints: n.points, Registerer: n.registry,
 		Dial: func(ctx context.Context, _ rpc.NodeID, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", addr)
 		},
@@ -204,7 +205,7 @@ func (n *node) openMeta() (err error) {
 		port = int32(n.clients.Addr().(*net.TCPAddr).Port)
 	}
 	n.meta, err = meta.Open(meta.Config{
-		Identity: n.data.identity, Node: n.net, KV: n.data.kv, Logger: n.log, OnFatal: n.fail,
+		Identity: n.data.identity, Node: n.net, KV: n.data.kv, Logger: n.log, Registerer: n.registry, OnFatal: n.fail,
 		Self:              meta.Broker{Host: n.cfg.advertiseHost, Port: port, Rack: n.cfg.flags.Rack, RPCAddr: n.cfg.announce},
 		DefaultPartitions: n.cfg.node.partitions, DefaultReplicationFactor: n.cfg.node.replication, TopicDefaults: n.cfg.topics,
 		OpenControl: meta.OnReplica(replica.ControlConfig{

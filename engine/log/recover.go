@@ -139,6 +139,7 @@ func (r *recovery) gap(s *segment) error {
 		return &CorruptionError{s.name(extLog), 0, fmt.Sprintf("the segment before ends at offset %d", r.end)}
 	}
 	r.cut = true
+	r.names.wrote()
 	r.segs = r.segs[:len(r.segs)-1]
 	size, err := fileSize(s)
 	s.unpin()
@@ -403,10 +404,8 @@ func (r *recovery) settleAll() error {
 			}
 		}
 	}
-	if r.cut || r.cfg.SyncEach {
-		if err := r.syncDir(); err != nil {
-			return err
-		}
+	if err := r.syncDir(); err != nil {
+		return err
 	}
 	r.names.wrote()
 	return nil
