@@ -293,6 +293,14 @@ func (s *run) newTarget(c scenario.Cell, dataDir string) (target.Target, error) 
 	if c.Target.System == "external" {
 		return target.NewExternal(c.Target.External.Bootstrap), nil
 	}
+	settings := map[string]string{}
+	for k, v := range c.Target.Settings {
+		plain, err := scenario.Plain(k, v)
+		if err != nil {
+			return nil, fmt.Errorf("target.settings.%s: %w", k, err)
+		}
+		settings[k] = plain
+	}
 	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir,
-		Settings: c.Target.Settings, Control: s.controlled()})
+		Settings: settings, Control: s.controlled()})
 }

@@ -135,10 +135,10 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
+	t.describe(plan) // asks the system for its topic settings: before the topics go
 	if t.cell.Target.System == "external" {
 		t.removeTopics(plan)
 	}
-	t.describe(plan)
 	if err := t.files(); err != nil {
 		return err
 	}
