@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"time"
 
-	"gopherlog/bench/fault"
 	"gopherlog/bench/report"
 	"gopherlog/bench/result"
 	"gopherlog/bench/scenario"
@@ -112,43 +109,4 @@ func (c *schemaCmd) Run(s *streams) error {
 	}
 	_, err := s.out.Write(scenario.Schema())
 	return err
-}
-
-type doctorCmd struct {
-	Server string `help:"The server binary to look for." type:"path"`
-}
-
-// Run checks one thing a line; what cannot work at all makes the exit code 3.
-func (c *doctorCmd) Run(s *streams) error {
-	bad := 0
-	say := func(ok bool, fatal bool, what, advice string) {
-		mark := "✓"
-		if !ok {
-			mark = "≈"
-			if fatal {
-				mark = "✗"
-				bad++
-			}
-			what += ": " + advice
-		}
-		fmt.Fprintf(s.out, "%s %s\n", mark, what)
-	}
-	rc := runCmd{Server: c.Server}
-	err := rc.findServer([]parsed{{scenario: &scenario.Scenario{Target: scenario.Target{System: "gopherlog"}}}})
-	say(err == nil, true, "server binary "+rc.Server, fmt.Sprint(err))
-	say(runtime.GOOS == "linux", false, "operating system "+runtime.GOOS, "only Linux gives network faults, the process table and sendfile")
-	say(runtime.NumCPU() >= 2, false, fmt.Sprintf("%d cores", runtime.NumCPU()), "brokers and client will queue for one core: latency is then scheduling")
-	err = fault.Probe()
-	say(err == nil, false, "user and network namespace for network faults", fmt.Sprintf("%v: scenarios with a network partition will be reported as skipped", err))
-	governor, _ := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-	g := strings.TrimSpace(string(governor))
-	say(g == "" || g == "performance", false, "frequency governor "+g, "figures vary with the clock: set it to performance")
-	free, err := freeBytes(".")
-	say(err == nil && free > 4<<30, false, fmt.Sprintf("%.0f GB free on disk", float64(free)/1e9), "long runs may fill the disk: see mqbench plan")
-	limit, err := openFiles()
-	say(err == nil && limit >= 4096, false, fmt.Sprintf("%d open files allowed", limit), "raise it with ulimit -n 65536 for many partitions")
-	if bad > 0 {
-		return cli.Environment(fmt.Errorf("%d checks failed", bad))
-	}
-	return nil
 }

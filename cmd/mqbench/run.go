@@ -80,7 +80,7 @@ func (f *scenarioFlags) parse() ([]parsed, error) {
 type runCmd struct {
 	scenarioFlags
 	Out         string            `help:"Run directory to make. Default: results/<time>-<name>." type:"path"`
-	Server      string            `help:"The server binary. Default: 'server' beside mqbench, then on PATH." type:"path"`
+	Server      string            `help:"The server binary. Default: 'server' beside mqbench." type:"path"`
 	Title       string            `help:"Title of the report over several scenarios."`
 	Progress    string            `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
 	Sabotage    string            `help:"Plant a fault in every broker, to see the checks catch it: ack-before-commit, skip-dedupe, hide-batches or append-twice." enum:"ack-before-commit,skip-dedupe,hide-batches,append-twice," default:""`
@@ -192,15 +192,21 @@ func (c *runCmd) findServer(list []parsed) error {
 	if !needed || c.Server != "" {
 		return nil
 	}
+	var err error
+	c.Server, err = locateServer()
+	return err
+}
+
+// locateServer looks beside this binary.
+func locateServer() (string, error) {
 	self, err := os.Executable()
 	if err == nil {
 		beside := filepath.Join(filepath.Dir(self), "server")
 		if _, err := os.Stat(beside); err == nil {
-			c.Server = beside
-			return nil
+			return beside, nil
 		}
 	}
-	return cli.Environment(fmt.Errorf("the server binary was not found beside mqbench: run `make build`, or name it with -server"))
+	return "", cli.Environment(fmt.Errorf("the server binary was not found beside mqbench: run `make build`, or name it with -server"))
 }
 
 func (c *runCmd) profile() string {
