@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gopherlog/bench/fault"
+)
+
+func TestMain(m *testing.M) {
+	fault.HandleProbe()
+	os.Exit(m.Run())
+}
+
+// call runs the command line in this process.
+func call(args ...string) (code int, out, errs string) {
+	var o, e strings.Builder
+	code = run(args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	f := filepath.Join(t.TempDir(), "s.yaml")
+	if err := os.WriteFile(f, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestValidateNamesEveryMistakeAndExitsWithTwo(t *testing.T) {
+	code, _, errs := call("validate", file(t, "version: 1\nname: x\nlode: {}\nphases: {steady: 20}\n"))
+	if code != 2 || !strings.Contains(errs, "lode") || !strings.Contains(errs, "steady") {
+		t.Errorf("exit code %d, said: %s", code, errs)
+	}
+}
+
+func TestUnknownFlagIsOneSentenceAndExitsWithTwo(t *testing.T) {
+	code, out, errs := call("run", "-no-such-flag", "x.yaml")
+	if code != 2 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no-such-flag") {
+		t.Errorf("exit code %d, printed %q, said %q", code, out, errs)
+	}
+}
+
+func TestMissingServerIsAnUnusableEnvironment(t *testing.T) {
+	code, _, errs := call("run", file(t, "version: 1\nname: x\n"), "-out", filepath.Join(t.TempDir(), "o"))
+	if code != 3 || !strings.Contains(errs, "make build") {
+		t.Errorf("exit code %d, said: %s", code, errs)
+	}
+}
+
+func TestPlanCountsTrialsAndTime(t *testing.T) {
+	code, out, errs := call("plan", file(t, "version: 1\nname: x\nguarantee: [at_least_once, idempotent]\nload: {rate: [1k/s, 2k/s]}\nphases: {warmup: 1s, steady: 4s}\n"), "-profile", "quick")
+	if code != 0 || !strings.Contains(out, "4 cells × 3 blocks = 12 trials") {
+		t.Errorf("exit code %d, printed %s%s", code, out, errs)
+	}
+}
+
+func TestReportOfSomethingElseSaysSo(t *testing.T) {
+	code, _, errs := call("report", t.TempDir())
+	if code != 2 || !strings.Contains(errs, "manifest.json") {
+		t.Errorf("exit code %d, said: %s", code, errs)
+	}
+}
+
+func TestHelpOfEveryCommandPrintsAndExitsWithZero(t *testing.T) {
+	for _, c := range []string{"run", "plan", "validate", "report", "doctor", "schema", "version"} {
+		if code, out, _ := call(c, "-help"); code != 0 || !strings.Contains(out, "Usage: mqbench "+c) {
+			t.Errorf("%s -help: exit code %d, printed %q", c, code, out)
+		}
+	}
+}
