@@ -182,3 +182,38 @@ func TestDurableAppendSurvivesAPowerCut(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// TestCatchUpReadsEachByteOnceOrOneEntryAtATime: a sequential cold reader is served from chunks, and without room
+// for them it does not read a chunk per entry.
+func TestCatchUpReadsEachByteOnceOrOneEntryAtATime(t *testing.T) {
+	for _, limit := range []int64{0, 64 << 20} {
+		var read atomic.Int64
+		fs := vfs.NewFault(vfs.NewCrashable(), func(c vfs.Call) error {
+			if c.Op == vfs.OpRead {
+				read.Add(int64(c.Len))
+			}
+			return nil
+		})
+		l, _, err := Open(Config{FS: fs, Dir: "/p", Sidecar: newMemSidecar(), CacheBytes: 1, CacheBudget: NewBudget(limit)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := uint64(1); i <= 300; i++ {
+			if err := l.Append([]Entry{data(i, 1, 1, 8<<10)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read.Store(0)
+		for i := uint64(1); i <= 300; i++ {
+			if _, err := l.Entry(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := read.Load(); n > l.Size()+3<<20 {
+			t.Errorf("budget %d: %d bytes read of %d", limit, n, l.Size())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

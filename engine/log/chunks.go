@@ -18,6 +18,7 @@ type chunk struct {
 	cuts    uint64 // Log.cuts when they were read
 	charged int64
 	budget  *Budget
+	refused bool // no room for a chunk: the reader gets one entry at a time
 }
 
 // get returns a kept entry that was read since the last cut.
@@ -41,7 +42,7 @@ func (c *chunks) sequential(index uint64) bool {
 		if c.slot[i].next == index && index > 0 {
 			c.old = 1 - i
 			c.slot[i].next = index + 1
-			return true
+			return !c.slot[i].refused
 		}
 	}
 	c.slot[c.old].drop()
@@ -50,7 +51,8 @@ func (c *chunks) sequential(index uint64) bool {
 	return false
 }
 
-// keep stores what a sequential reader will ask for.
+// keep stores what a sequential reader will ask for; without room its next reads are of one entry each, until
+// clear.
 func (c *chunks) keep(entries []Entry, cuts uint64, budget *Budget) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,10 +66,12 @@ func (c *chunks) keep(entries []Entry, cuts uint64, budget *Budget) {
 		for k := range entries {
 			n += charge(&entries[k])
 		}
-		if budget.charge(n) {
-			s.entries, s.cuts, s.charged, s.budget = entries, cuts, n, budget
-			s.next = entries[len(entries)-1].Index + 1
+		if !budget.charge(n) {
+			s.next, s.refused = entries[0].Index+1, true
+			return
 		}
+		s.entries, s.cuts, s.charged, s.budget = entries, cuts, n, budget
+		s.next = entries[len(entries)-1].Index + 1
 		return
 	}
 }
