@@ -87,7 +87,7 @@ func OpenControl(cfg ControlConfig) (*Control, error) {
 		return nil, err
 	}
 	stable := newStableStore(cfg.KV, kv.ControlStableKey, c.mayVote, c.failAndExit)
-	stable.points = cfg.Failpoints
+	stable.points, c.settle = cfg.Failpoints, stable.settle
 	c.lastIndex = c.log.last
 	c.host.logs, c.host.stable, c.host.snaps, c.host.fsm = c.log, stable, c.snap, &controlFSM{c}
 	c.host.config, c.host.attach = c.raftConfig, c.attachNode
@@ -160,8 +160,8 @@ func (c *Control) apply(ctx context.Context, cmd []byte, barrier bool) (any, err
 		return nil, ErrNotLeader
 	}
 	done := make(chan error, 1)
-	p := &Proposal{Ctrl: cmd, Term: term, Done: func(_ int64, err error) { done <- err }}
-	stale, wait, err := c.enter([]*Proposal{p}, c.now(), barrier)
+	p := &Proposal{Ctrl: cmd, Term: term, barrier: barrier, Done: func(_ int64, err error) { done <- err }}
+	stale, wait, err := c.enter([]*Proposal{p}, c.now())
 	if err != nil || len(stale) > 0 || wait != nil {
 		if err == nil {
 			err = ErrNotLeader

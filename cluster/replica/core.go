@@ -32,6 +32,9 @@ type core struct {
 	now    func() time.Time
 	points *failpoint.Set
 
+	// settle makes raft's term durable before anything is stored in it.
+	settle func() error
+
 	appliedIndex atomic.Uint64 // last index that the FSM consumed
 	lastIndex    func() uint64
 	suspect      atomic.Bool
@@ -41,7 +44,7 @@ type core struct {
 
 	wake chan struct{} // loop looks at the state
 	quit chan struct{}
-	wg   sync.WaitGroup // loop, barriers, housekeeping
+	wg   sync.WaitGroup // loop, awaitServing, housekeeping
 
 	watchMu    sync.Mutex
 	watchers   []func(Status)
@@ -122,7 +125,10 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 	c.own = own
 	finish(lost, ErrNotLeader)
 	leads := c.beginTerm(logs)
-	err := c.points.Hit(failStore)
+	err := c.settle()
+	if err == nil {
+		err = c.points.Hit(failStore)
+	}
 	if err == nil {
 		err = write()
 	}
@@ -140,7 +146,7 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 	}
 	if leads {
 		c.wg.Add(1)
-		go c.barrier(logs[0].Term)
+		go c.awaitServing(logs[0].Term, logs[0].Index)
 	}
 	return nil
 }
@@ -156,20 +162,55 @@ func (c *core) beginTerm(logs []*raft.Log) bool {
 	return true
 }
 
-// barrier proposes the entry whose application proves that everything before
-// the term is applied; only then are proposals let in.
-func (c *core) barrier(term uint64) {
+// How often a new leader looks whether it may serve: first and longest pause.
+const (
+	serveFirst = 100 * time.Microsecond
+	serveLast  = 5 * time.Millisecond
+)
+
+// awaitServing lets proposals in once everything before the term's first entry
+// is applied. Raft's own barrier would be one more entry, that is two synced
+// writes one after the other in every group that a dead node led.
+func (c *core) awaitServing(term, first uint64) {
 	defer c.wg.Done()
-	p := &Proposal{Term: term}
-	p.Done = func(_ int64, err error) {
-		if err == nil && c.serve(term) {
-			c.stir()
+	r := c.raft()
+	before := c.lastVisible(first)
+	pause := time.NewTimer(serveFirst)
+	defer pause.Stop()
+	for d := serveFirst; ; d = min(2*d, serveLast) {
+		if t, _ := c.leading(); t != term {
+			return
+		}
+		// Raft counts an entry as applied when it was handed to the state
+		// machine, which sees commands and configurations only.
+		if r.AppliedIndex() >= first && c.appliedIndex.Load() >= before {
+			if c.serve(term) {
+				c.stir()
+			}
+			return
+		}
+		pause.Reset(d)
+		select {
+		case <-pause.C:
+		case <-c.quit:
+			return
 		}
 	}
-	stale, _, err := c.enter([]*Proposal{p}, c.now(), true)
-	if err == nil && len(stale) == 0 {
-		c.raft().ApplyLog(p.payload(), 0)
+}
+
+// lastVisible returns the last index below first whose entry the state machine
+// sees, 0 if there is none behind the log's base.
+func (c *core) lastVisible(first uint64) uint64 {
+	for i := first - 1; i > 0; i-- {
+		var l raft.Log
+		if err := c.logs.GetLog(i, &l); err != nil {
+			return 0
+		}
+		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
+			return i
+		}
 	}
+	return 0
 }
 
 func (c *core) proposeBatch(ps []*Proposal) error {
@@ -177,7 +218,7 @@ func (c *core) proposeBatch(ps []*Proposal) error {
 		if err := c.refusal(); err != nil {
 			return err
 		}
-		stale, wait, err := c.enter(ps, c.now(), false)
+		stale, wait, err := c.enter(ps, c.now())
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func Open(cfg Config) (*Group, error) {
 	}
 	key := groupKey(cfg.ID)
 	g.stable = newStableStore(cfg.KV, func(name string) []byte { return kv.StableKey(key, name) }, g.mayVote, g.failAndExit)
-	g.stable.points = cfg.Failpoints
+	g.stable.points, g.settle = cfg.Failpoints, g.stable.settle
 	g.host.logs, g.host.stable, g.host.snaps, g.host.fsm = &groupLog{g: g}, g.stable, &groupSnapshots{g}, &groupFSM{g}
 	g.host.config, g.host.attach, g.host.founders = g.raftConfig, g.attachNode, cfg.Bootstrap
 	g.host.mayAsk = g.mayAsk

@@ -16,7 +16,7 @@ import (
 const (
 	extCtrl    = 1 // control entry of the FSM
 	extVoid    = 2 // a proposal of another term: nothing
-	extBarrier = 3 // a new leader's proof that everything before it is applied
+	extBarrier = 3 // an entry that only has to be applied
 )
 
 // Extensions of a proposal between ApplyLog and StoreLogs: a mark that no
@@ -77,15 +77,15 @@ func (q *queue) init() { q.queued = make(map[uint64]*Proposal) }
 // enter registers proposals for this term. It returns those that were checked
 // in another term, or a channel to wait on before another attempt, or an error
 // that holds for all.
-func (q *queue) enter(ps []*Proposal, now time.Time, barrier bool) (stale []*Proposal, wait chan struct{}, err error) {
+func (q *queue) enter(ps []*Proposal, now time.Time) (stale []*Proposal, wait chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.closed != nil:
 		return nil, nil, q.closed
-	case q.term == 0, !q.ready && !barrier:
+	case q.term == 0, !q.ready:
 		return nil, nil, ErrNotLeader
-	case q.pause != nil && !barrier:
+	case q.pause != nil:
 		return nil, q.pause, nil
 	}
 	for _, p := range ps {
@@ -96,17 +96,17 @@ func (q *queue) enter(ps []*Proposal, now time.Time, barrier bool) (stale []*Pro
 		}
 		q.seq++
 		p.seq, p.state, p.begun, p.base = q.seq, stateQueued, now, -1
-		p.mark(barrier)
+		p.mark()
 		q.queued[p.seq] = p
 	}
 	return stale, nil, nil
 }
 
 // mark writes the extension under which StoreLogs recognises the proposal.
-func (p *Proposal) mark(barrier bool) {
+func (p *Proposal) mark() {
 	kind := byte(0)
 	switch {
-	case barrier:
+	case p.barrier:
 		kind = extBarrier
 	case p.Data == nil:
 		kind = extCtrl

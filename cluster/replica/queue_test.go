@@ -28,7 +28,7 @@ func asRaft(p *Proposal, index, term uint64) *raft.Log {
 func TestProposalIsStoredInItsOwnTermOrAsVoid(t *testing.T) {
 	q := newQueue(5)
 	kept, late := newPending(batch(1, "kept"), 5), newPending(batch(1, "late"), 5)
-	if _, _, err := q.enter([]*Proposal{kept.p, late.p}, time.Now(), false); err != nil {
+	if _, _, err := q.enter([]*Proposal{kept.p, late.p}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	// kept is stored in term 5. late waits in raft's channel while the term
@@ -56,7 +56,7 @@ func TestProposalIsStoredInItsOwnTermOrAsVoid(t *testing.T) {
 func TestProposalCheckedInAnOlderTermIsRefusedAtOnce(t *testing.T) {
 	q := newQueue(6)
 	old, now := newPending(batch(1, "x"), 5), newPending(batch(1, "y"), 6)
-	stale, _, err := q.enter([]*Proposal{old.p, now.p}, time.Now(), false)
+	stale, _, err := q.enter([]*Proposal{old.p, now.p}, time.Now())
 	if err != nil || len(stale) != 1 || stale[0] != old.p {
 		t.Fatalf("stale %v, err %v; want the proposal of term 5", stale, err)
 	}
@@ -69,7 +69,7 @@ func TestCommittedProposalsSurviveTheEndOfTheTerm(t *testing.T) {
 	for range 4 {
 		ps = append(ps, newPending(batch(1, "x"), 3).p)
 	}
-	if _, _, err := q.enter(ps, time.Now(), false); err != nil {
+	if _, _, err := q.enter(ps, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range ps {
@@ -87,7 +87,7 @@ func TestCommittedProposalsSurviveTheEndOfTheTerm(t *testing.T) {
 func TestControlEntryCanAskForANewSegment(t *testing.T) {
 	q := newQueue(1)
 	p := &Proposal{Ctrl: []byte("trim"), Roll: true, Term: 1}
-	if _, _, err := q.enter([]*Proposal{p}, time.Now(), false); err != nil {
+	if _, _, err := q.enter([]*Proposal{p}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	l := asRaft(p, 2, 1)
@@ -100,7 +100,7 @@ func TestControlEntryCanAskForANewSegment(t *testing.T) {
 func TestFailedAppendGivesProposalsBack(t *testing.T) {
 	q := newQueue(1)
 	a, b := newPending(batch(1, "a"), 1), newPending(batch(1, "b"), 1)
-	q.enter([]*Proposal{a.p, b.p}, time.Now(), false)
+	q.enter([]*Proposal{a.p, b.p}, time.Now())
 	q.claim([]*raft.Log{asRaft(a.p, 5, 1)}, nil)
 	own, _ := q.claim([]*raft.Log{asRaft(b.p, 6, 1)}, nil)
 	if failed := q.unclaim(own); len(failed) != 1 || failed[0] != b.p {
@@ -115,7 +115,7 @@ func TestClosedQueueRefuses(t *testing.T) {
 	q := newQueue(1)
 	q.hold()
 	q.close(ErrClosed)
-	if _, _, err := q.enter(nil, time.Now(), false); !errors.Is(err, ErrClosed) {
+	if _, _, err := q.enter(nil, time.Now()); !errors.Is(err, ErrClosed) {
 		t.Errorf("enter says %v, want ErrClosed", err)
 	}
 }

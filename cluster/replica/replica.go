@@ -220,6 +220,8 @@ type Proposal struct {
 	// User is the caller's.
 	User any
 
+	barrier bool
+
 	index uint64 // set when stored
 	state proposalState
 	seq   uint64

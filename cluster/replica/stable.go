@@ -23,6 +23,12 @@ const (
 // A vote is two calls of the library, term then candidate; the term waits in
 // memory and both are written and synced as one. Unchanged values are not
 // written again, except a candidate that a waiting term belongs to.
+//
+// The current term is written at once but synced only with the vote that
+// follows it, or before anything is stored in it. Safety needs no more: those
+// who elected the leader of a term remember it by their votes, and no leader of
+// an older term finds a majority without one of them. So an election costs one
+// sync on each side.
 type stableStore struct {
 	db  *kv.DB
 	key func(name string) []byte
@@ -34,6 +40,7 @@ type stableStore struct {
 
 	cache    map[string][]byte
 	voteTerm []byte // set by SetUint64(LastVoteTerm), written with the candidate
+	unsynced bool   // the current term may not be durable
 }
 
 func newStableStore(db *kv.DB, key func(name string) []byte, mute func() error, fail func(error)) *stableStore {
@@ -60,7 +67,7 @@ func (s *stableStore) Get(key []byte) ([]byte, error) {
 	return v, nil
 }
 
-// Set makes the value durable.
+// Set makes the value durable, except the current term: see settle.
 func (s *stableStore) Set(key, val []byte) error {
 	name := string(key)
 	if name == nameLastVoteCand {
@@ -70,7 +77,7 @@ func (s *stableStore) Set(key, val []byte) error {
 		return nil
 	}
 	val = bytes.Clone(val)
-	if err := s.write(name, val, nil); err != nil {
+	if err := s.write(name, val, nil, name != nameCurrentTerm); err != nil {
 		s.fail(err)
 		return err
 	}
@@ -88,7 +95,7 @@ func (s *stableStore) setVote(cand []byte) error {
 		s.voteTerm = nil
 		return err
 	}
-	if err := s.write(nameLastVoteCand, cand, s.voteTerm); err != nil {
+	if err := s.write(nameLastVoteCand, cand, s.voteTerm, true); err != nil {
 		s.voteTerm = nil
 		s.fail(err)
 		return err
@@ -99,22 +106,31 @@ func (s *stableStore) setVote(cand []byte) error {
 	return nil
 }
 
-func (s *stableStore) write(name string, val, voteTerm []byte) error {
+// settle makes the current term durable if it may not be.
+func (s *stableStore) settle() error {
+	if !s.unsynced {
+		return nil
+	}
+	return s.write(nameCurrentTerm, s.cache[nameCurrentTerm], nil, true)
+}
+
+func (s *stableStore) write(name string, val, voteTerm []byte, sync bool) error {
 	b := s.db.NewBatch()
 	defer b.Close()
 	if voteTerm != nil {
 		b.Set(s.key(nameLastVoteTerm), voteTerm)
 	}
 	b.Set(s.key(name), val)
-	if err := b.Commit(true); err != nil {
+	if err := b.Commit(sync); err != nil {
 		return fmt.Errorf("write stable value %s: %w", name, err)
 	}
+	s.unsynced = !sync // a synced write covers all before it
 	s.cache[name] = val
 	return nil
 }
 
 // SetUint64 makes the value durable, except the term of a vote, which becomes
-// durable with its candidate.
+// durable with its candidate, and the current term.
 func (s *stableStore) SetUint64(key []byte, val uint64) error {
 	b := binary.BigEndian.AppendUint64(nil, val)
 	if string(key) != nameLastVoteTerm {

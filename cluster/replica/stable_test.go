@@ -102,13 +102,32 @@ func TestUnchangedStableValuesAreNotWritten(t *testing.T) {
 		}
 	}
 	set(7)
+	if err := s.settle(); err != nil {
+		t.Fatal(err)
+	}
 	before := syncs
 	set(7)
-	if syncs != before {
-		t.Errorf("an unchanged term cost %d syncs", syncs-before)
+	if err := s.settle(); err != nil || syncs != before {
+		t.Errorf("an unchanged term cost %d syncs, %v", syncs-before, err)
 	}
 	set(8)
-	if syncs == before {
-		t.Error("a changed term was not synced")
+	if err := s.settle(); err != nil || syncs == before {
+		t.Errorf("a changed term was not synced before it was used, %v", err)
+	}
+}
+
+func TestElectionSyncsTermAndVoteOnce(t *testing.T) {
+	fs := vfs.NewCrashable()
+	s := stableOn(openKV(t, fs), nil)
+	if err := s.SetUint64([]byte(nameCurrentTerm), 9); err != nil {
+		t.Fatal(err)
+	}
+	vote(t, s, 9, "1.a")
+	if s.unsynced {
+		t.Error("the term waits for a sync although the vote behind it was synced")
+	}
+	after := stableOn(openKV(t, fs.CrashClone(vfs.CrashConfig{Seed: 1})), nil)
+	if term, err := after.GetUint64([]byte(nameCurrentTerm)); err != nil || term != 9 {
+		t.Errorf("after a power loss the term is %d, %v; want 9", term, err)
 	}
 }
