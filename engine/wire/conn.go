@@ -72,7 +72,12 @@ func (c *Conn) Close(reason error) {
 		return
 	}
 	c.closed = true
-	queue := c.queue
+	var unsent []*Request // answered before; who answers from now on frees the response itself
+	for _, r := range c.queue {
+		if r.answered {
+			unsent = append(unsent, r)
+		}
+	}
 	c.queue = nil
 	c.mu.Unlock()
 	if reason == nil {
@@ -81,10 +86,8 @@ func (c *Conn) Close(reason error) {
 	c.cancel(reason)
 	c.nc.Close()
 	c.srv.forget(c, reason)
-	for _, r := range queue {
-		if r.answered {
-			r.resp.drop()
-		}
+	for _, r := range unsent {
+		r.resp.drop()
 	}
 }
 

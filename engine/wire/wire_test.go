@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -246,5 +247,34 @@ func TestAnsweringTwicePanics(t *testing.T) {
 	send(t, dial(t, s), frame(0, 1, nil))
 	if v := <-got; v == nil || !strings.Contains(fmt.Sprint(v), "twice") {
 		t.Fatalf("recovered %v", v)
+	}
+}
+
+// TestResponseIsFreedOnceWhenItsConnectionCloses answers and closes at the same time, again and again.
+func TestResponseIsFreedOnceWhenItsConnectionCloses(t *testing.T) {
+	reqs := make(chan *Request, 10)
+	s := start(t, Config{Handler: func(r *Request) { reqs <- r }})
+	for range 200 {
+		c := dial(t, s)
+		send(t, c, append(frame(0, 1, nil), frame(0, 2, nil)...))
+		var freed [2]atomic.Int32
+		var wg sync.WaitGroup
+		for i := range freed {
+			r := <-reqs
+			if i == 0 {
+				wg.Go(func() { r.Conn.Close(nil) })
+			}
+			wg.Go(func() {
+				r.Reply(Response{Pieces: []Piece{{Bytes: []byte("x")}}, Release: func() { freed[i].Add(1) }})
+			})
+		}
+		wg.Wait()
+		c.Close()
+		for i := range freed {
+			eventually(t, "the response is freed", func() bool { return freed[i].Load() > 0 })
+			if n := freed[i].Load(); n != 1 {
+				t.Fatalf("response %d was freed %d times", i, n)
+			}
+		}
 	}
 }
