@@ -171,7 +171,7 @@ func (n *node) openControl() error {
 
 func (n *node) openStore() (err error) {
 	dir := filepath.Join(n.data.path, "kv")
-	n.data.kv, err = kv.Open(kv.Config{FS: n.files, Dir: dir, Logger: n.log, OnFatal: n.exitOnDisk})
+	n.data.kv, err = kv.Open(kv.Config{FS: n.files, Dir: dir, Logger: n.log, OnFatal: n.exitOnDisk, Failpoints: n.points})
 	if err != nil {
 		return storeError(dir, err)
 	}

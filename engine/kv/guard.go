@@ -6,6 +6,7 @@ import (
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
 
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/vfs"
 )
 
@@ -16,6 +17,7 @@ import (
 // failure instead.
 type guard struct {
 	failed func(error)
+	points *failpoint.Set
 	armed  atomic.Bool // set once the store is open: before, errors go to the caller of Open
 	frozen atomic.Bool
 }
@@ -36,6 +38,16 @@ func (g *guard) do(change func() error) error {
 		return nil
 	}
 	return g.check(change())
+}
+
+// sync is do for a sync.
+func (g *guard) sync(sync func() error) error {
+	return g.do(func() error {
+		if err := g.points.Hit(beforeSync); err != nil {
+			return err
+		}
+		return sync()
+	})
 }
 
 type guardFS struct {
@@ -117,11 +129,11 @@ func (f guardFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), f.g.do(func() error { _, err := f.File.WriteAt(p, off); return err })
 }
 
-func (f guardFile) Sync() error     { return f.g.do(f.File.Sync) }
-func (f guardFile) SyncData() error { return f.g.do(f.File.SyncData) }
+func (f guardFile) Sync() error     { return f.g.sync(f.File.Sync) }
+func (f guardFile) SyncData() error { return f.g.sync(f.File.SyncData) }
 
 func (f guardFile) SyncTo(n int64) (full bool, err error) {
-	err = f.g.do(func() error {
+	err = f.g.sync(func() error {
 		full, err = f.File.SyncTo(n)
 		return err
 	})

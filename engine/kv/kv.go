@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/vfs"
 )
 
@@ -43,7 +44,11 @@ type Config struct {
 	OnFatal    func(error)  // called once, at the first failed sync or commit; nil: nobody. It may end the process
 	CacheBytes int64        // 0: DefaultCacheBytes
 	ReadOnly   bool         // refuses writes; the directory must be there and free
+	Failpoints *failpoint.Set
 }
+
+// beforeSync is passed before each sync of the store's files.
+var beforeSync = failpoint.Register("kv/before-sync", "a sync of the key-value store's files; an error counts as a failed sync")
 
 // DB is an open store. All methods may be called from any goroutine.
 type DB struct {
@@ -68,7 +73,7 @@ func Open(cfg Config) (*DB, error) {
 		cfg.CacheBytes = DefaultCacheBytes
 	}
 	d := &DB{logger: cfg.Logger, onFatal: cfg.OnFatal}
-	d.guard = &guard{failed: d.fail}
+	d.guard = &guard{failed: d.fail, points: cfg.Failpoints}
 	if d.logger == nil {
 		d.logger = slog.New(slog.DiscardHandler)
 	}

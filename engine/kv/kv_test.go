@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/vfs"
 )
 
@@ -134,6 +135,23 @@ func TestFirstFailedSyncIsReportedOnceAndEndsWrites(t *testing.T) {
 	}
 	if _, err := after.Get([]byte("later")); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("a refused write is there: %v", err)
+	}
+}
+
+func TestFailpointFailsASync(t *testing.T) {
+	points := failpoint.New()
+	d, err := Open(Config{FS: vfs.NewCrashable(), Dir: "/kv", Failpoints: points})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := points.Arm(beforeSync, failpoint.Action{Kind: failpoint.Error}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Set([]byte("k"), nil, true); !errors.Is(err, ErrFatal) || !errors.Is(err, failpoint.ErrInjected) {
+		t.Fatalf("got %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
