@@ -160,3 +160,32 @@ func TestDemoRunsTheLifeCycle(t *testing.T) {
 	_, addr := one(t, data)
 	demo("MQ_ADDR="+addr, "MQ_DATA="+data)
 }
+
+// TestRecordingOfTheDemoCanBePlayed reads docs/demo.cast as a player does.
+func TestRecordingOfTheDemoCanBePlayed(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root(), "docs", "demo.cast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	var head struct{ Version, Width, Height int }
+	if err := json.Unmarshal([]byte(lines[0]), &head); err != nil || head.Version != 2 || head.Width == 0 || head.Height == 0 {
+		t.Fatalf("header %s: %v", lines[0], err)
+	}
+	var shown strings.Builder
+	last := 0.0
+	for i, line := range lines[1:] {
+		var at float64
+		var kind, text string
+		if err := json.Unmarshal([]byte(line), &[]any{&at, &kind, &text}); err != nil || at < last || kind != "o" {
+			t.Fatalf("line %d: %s: %v", i+2, line, err)
+		}
+		last = at
+		shown.WriteString(text)
+	}
+	for _, w := range []string{"produced to ", "merged by timestamp", "on-disk data: OK"} {
+		if !strings.Contains(shown.String(), w) {
+			t.Errorf("the recording does not show %q", w)
+		}
+	}
+}
