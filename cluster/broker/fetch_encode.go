@@ -15,10 +15,9 @@ const (
 	fetchIsFlexible     = 12
 )
 
-const (
-	noReplica         int32 = -1 // no preferred read replica
-	tagDivergingEpoch       = 0
-)
+const noReplica int32 = -1 // no preferred read replica
+
+const tagDivergingEpoch = 0
 
 // fetchEncoder writes a Fetch response by hand: in flexible versions the records lie inside their partition's struct, with
 // a tag section behind them, and a generated encoder offers no place where a file's bytes could go.
