@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,5 +58,38 @@ func TestIsolatedLeaderStepsDownAndItsSuccessorServes(t *testing.T) {
 		r.net.heal()
 		r.converge()
 		r.check()
+	})
+}
+
+func TestReplicasThatCampaignTogetherDoNotWaitForTheElectionTimeout(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, r *rig) {
+		net := r.net.(memory)
+		l := r.lead(r.nodes[0])
+		l.produce(3, 1, "a")
+		r.converge()
+		a, b := r.nodes[1], r.nodes[2]
+		net.Delay(a.id, b.id, 5*time.Millisecond)
+		net.Delay(b.id, a.id, 5*time.Millisecond)
+		r.net.isolate(l.id)
+		begin := time.Now()
+		if err := errors.Join(a.g.Campaign(), b.g.Campaign()); err != nil {
+			t.Fatal(err)
+		}
+		// As the partitions do: again after half a second, one after the other.
+		for range 20 {
+			time.Sleep(500 * time.Millisecond)
+			if a.g.Status().Ready || b.g.Status().Ready {
+				break
+			}
+			_ = a.g.Campaign()
+			time.Sleep(150 * time.Millisecond)
+			if a.g.Status().Leader == "" {
+				_ = b.g.Campaign()
+			}
+		}
+		r.eventually("one of them serves", func() bool { return a.g.Status().Ready || b.g.Status().Ready })
+		if d := time.Since(begin); d > 2*time.Second {
+			t.Errorf("no leader for %v after both campaigned", d)
+		}
 	})
 }

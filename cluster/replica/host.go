@@ -58,7 +58,7 @@ func (h *host) start() error {
 	gate := make(chan struct{})
 	h.open.Store(&gate)
 	h.sealed.Store(false)
-	trans := &guarded{GroupTransport: h.attach(), host: h}
+	trans := &guarded{GroupTransport: h.attach(), host: h, gone: make(chan struct{})}
 	h.booting.Store(true)
 	r, err := h.newRaft(trans)
 	if err != nil {

@@ -1,6 +1,9 @@
 package replica
 
 import (
+	"sync"
+	"time"
+
 	"github.com/hashicorp/raft"
 
 	"gopherlog/cluster/rpc"
@@ -10,6 +13,19 @@ import (
 type guarded struct {
 	rpc.GroupTransport
 	host *host
+	gone chan struct{} // closed by Abort
+	once sync.Once
+}
+
+// retreatAfter is how long a replica that was told to campaign and lost a vote
+// waits for a leader, its own victory included, before it becomes a follower
+// again. It is longer than a winner needs to make itself known.
+const retreatAfter = 400 * time.Millisecond
+
+// Abort fails every call of the instance.
+func (t *guarded) Abort() {
+	t.once.Do(func() { close(t.gone) })
+	t.GroupTransport.Abort()
 }
 
 // SetHeartbeatHandler drops the handler. The library's fast path changes the
@@ -21,11 +37,28 @@ type guarded struct {
 func (t *guarded) SetHeartbeatHandler(func(raft.RPC)) { t.host.booting.Store(false) }
 
 // RequestVote refuses while the replica must not campaign.
+//
+// Two replicas that were told to campaign at the same time vote for themselves,
+// and the library leaves both candidates for a whole election timeout, three to
+// six seconds. So a refusal is handed on late and with a newer term, which any
+// server may enter at any time: a candidate that is still one then becomes a
+// follower, which can be told to campaign again.
 func (t *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if err := t.host.mayAsk(); err != nil {
 		return err
 	}
-	return t.GroupTransport.RequestVote(id, to, args, resp)
+	err := t.GroupTransport.RequestVote(id, to, args, resp)
+	if err != nil || resp.Granted || resp.Term > args.Term || !args.LeadershipTransfer {
+		return err
+	}
+	wait := time.NewTimer(retreatAfter)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		resp.Term = args.Term + 1
+	case <-t.gone:
+	}
+	return nil
 }
 
 // RequestPreVote refuses while the replica must not campaign.
