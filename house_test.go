@@ -155,7 +155,8 @@ func TestHarnessKnowsNothingOfTheBroker(t *testing.T) {
 	}
 }
 
-// doors name the only rooms that may import a dependency; with testsToo the rule holds for their tests as well.
+// doors name the only rooms that may import a dependency; with testsToo the rule holds for their tests as well. scripts/microbench
+// measures the rooms beside loops that use the same dependency bare.
 var doors = []struct {
 	name, prefix string
 	except       string // a longer prefix that has a door of its own
@@ -163,9 +164,9 @@ var doors = []struct {
 	testsToo     bool
 }{
 	{name: "Pebble", prefix: "github.com/cockroachdb/pebble", rooms: []string{"engine/vfs", "engine/kv"}, testsToo: true},
-	{name: "kmsg", prefix: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"engine/wire", "cluster/broker", "cluster/coordinator", "bench/load", "cmd/mqclient"}},
-	{name: "franz-go", prefix: "github.com/twmb/franz-go", except: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"bench/load", "cmd/mqclient"}},
-	{name: "gRPC", prefix: "google.golang.org/grpc", rooms: []string{"cluster/rpc", "cluster/rpc/rpcpb"}, testsToo: true},
+	{name: "kmsg", prefix: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"engine/wire", "cluster/broker", "cluster/coordinator", "bench/load", "cmd/mqclient", "scripts/microbench"}},
+	{name: "franz-go", prefix: "github.com/twmb/franz-go", except: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"bench/load", "cmd/mqclient", "scripts/microbench"}},
+	{name: "gRPC", prefix: "google.golang.org/grpc", rooms: []string{"cluster/rpc", "cluster/rpc/rpcpb", "scripts/microbench"}, testsToo: true},
 	{name: "hashicorp/raft", prefix: "github.com/hashicorp", rooms: []string{"cluster/replica", "cluster/rpc"}, testsToo: true},
 	{name: "HdrHistogram", prefix: "github.com/HdrHistogram", rooms: []string{"bench/hdr"}, testsToo: true},
 	{name: "gonum/plot", prefix: "gonum.org/v1/plot", rooms: []string{"bench/report"}, testsToo: true},

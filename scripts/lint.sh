@@ -8,7 +8,7 @@ step() { # step NAME COMMAND...: run it quietly, print one line
   shift
   if out=$("$@" 2>&1); then echo "ok       $name"; else echo "FAILED   $name"; printf '%s\n' "$out" | sed 's/^/         /'; failed=1; fi
 }
-formatted() { local f; f=$(gofmt -l cmd cluster engine txn bench *.go); [ -z "$f" ] || { echo "gofmt would change: $f"; return 1; }; }
+formatted() { local f; f=$(gofmt -l cmd cluster engine txn bench scripts *.go); [ -z "$f" ] || { echo "gofmt would change: $f"; return 1; }; }
 step gofmt formatted
 step vet go vet ./...
 step staticcheck go tool staticcheck ./...
