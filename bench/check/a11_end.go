@@ -14,7 +14,9 @@ func judgeEnds(l *ledger, found map[string]*finding) error {
 	var f finding
 	err := l.each(history.RoleEnds, func(r *history.Record) {
 		if r.Kind == history.StartAnswer {
-			l.start[r.Partition] = max(l.start[r.Partition], r.Offset)
+			if l.expires {
+				l.start[r.Partition] = max(l.start[r.Partition], r.Offset)
+			}
 			return
 		}
 		byPartition[r.Partition] = append(byPartition[r.Partition], *r)

@@ -16,6 +16,8 @@ func (f *phantoms) judge(l *ledger, r *history.Record, a *lane, final bool) bool
 		shape, what = "foreign", "is no message of this run"
 	case r.Flags&history.WrongPartition != 0:
 		shape, what = "wrong partition", "was sent to another partition"
+	case (a == nil || r.Sequence >= a.sent) && l.holes:
+		return false // its send may be one of those that the history misses
 	case a == nil || r.Sequence >= a.sent:
 		shape, what = "never sent", "was never sent"
 	case a.failed[r.Sequence]:

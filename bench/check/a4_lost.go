@@ -12,6 +12,9 @@ type lost struct{ finding }
 // proves says whether the final read shows that the message is absent: it read on beyond its offset, or, where the offset is not
 // known, it read everything and retention deleted nothing.
 func (f *lost) proves(l *ledger, r *history.Record) bool {
+	if l.holes {
+		return false
+	}
 	if r.Offset < 0 {
 		return l.drained && l.start[r.Partition] == 0
 	}

@@ -11,7 +11,7 @@ type lostTail struct{ finding }
 
 func (f *lostTail) proves(l *ledger, r *history.Record) bool {
 	end := l.end[r.Partition]
-	return l.drained && end >= 0 && r.Offset >= end
+	return l.drained && !l.holes && end >= 0 && r.Offset >= end
 }
 
 func (f *lostTail) count(l *ledger, r *history.Record) {

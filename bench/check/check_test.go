@@ -106,7 +106,7 @@ func TestCleanHistoriesPass(t *testing.T) {
 			bend(w)
 			for _, g := range []scenario.Guarantee{scenario.AtMostOnce, scenario.AtLeastOnce, scenario.Idempotent} {
 				o := strict()
-				o.Guarantee = g
+				o.Guarantee, o.Expires = g, true
 				v := w.judge(t, o)
 				if v.Status != Pass {
 					t.Errorf("%s: %s %q", g, v.Status, v.Reasons)

@@ -18,7 +18,7 @@ type delivery struct {
 // Judge reads the history in dir and judges it. An error means that there is no history to judge; damage within it makes the verdict
 // inconclusive. It reads each file once, again only where something is wrong, and keeps two bits a message.
 func Judge(dir string, o Options) (Verdict, error) {
-	l, err := newLedger(dir, o.Drained)
+	l, err := newLedger(dir, o)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -118,6 +118,9 @@ func conclude(l *ledger, found map[string]*finding, o Options) Verdict {
 		}
 		v.Rules = append(v.Rules, res)
 	}
+	if len(v.Rules) == 0 {
+		doubts = append(doubts, "no rule was asked for")
+	}
 	doubts = append(doubts, l.doubts(o)...)
 	if v.Status == Pass && len(doubts) > 0 {
 		v.Status = Inconclusive
@@ -129,7 +132,12 @@ func conclude(l *ledger, found map[string]*finding, o Options) Verdict {
 func (l *ledger) doubts(o Options) []string {
 	out := append([]string(nil), o.Invalid...)
 	out = append(out, l.damage...)
-	if l.totals.Acked < o.MinAcked {
+	if o.Dropped > 0 {
+		out = append(out, fmt.Sprintf("%d records did not get into the history", o.Dropped))
+	}
+	if l.totals.Acked == 0 {
+		out = append(out, "no message was acknowledged: there is nothing to judge")
+	} else if l.totals.Acked < o.MinAcked {
 		out = append(out, fmt.Sprintf("only %d messages were acknowledged, %d are required", l.totals.Acked, o.MinAcked))
 	}
 	if !o.Drained {

@@ -51,6 +51,8 @@ type ledger struct {
 	files      map[string][]string
 	partitions []history.Partition
 	drained    bool
+	expires    bool // retention may delete the head of a log
+	holes      bool // the history misses records: what is not in it may have been there
 
 	byPlace  [][]*lane // partition → producer → lane of session 0
 	sessions map[laneKey]*lane
@@ -69,12 +71,12 @@ type laneKey struct {
 	partition         uint32
 }
 
-func newLedger(dir string, drained bool) (*ledger, error) {
+func newLedger(dir string, o Options) (*ledger, error) {
 	files, err := history.Files(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{files: files, drained: drained, sessions: map[laneKey]*lane{}}
+	l := &ledger{files: files, drained: o.Drained, expires: o.Expires, holes: o.Dropped > 0, sessions: map[laneKey]*lane{}}
 	for _, names := range files {
 		r, err := history.OpenReader(names[0])
 		if err != nil {
@@ -106,7 +108,7 @@ func (l *ledger) each(role string, fn func(r *history.Record)) error {
 			fn(&rec)
 		}
 		if err := r.Err(); err != nil {
-			l.note(err.Error())
+			l.hole(err.Error())
 		}
 		if err := r.Close(); err != nil {
 			return err
@@ -122,6 +124,12 @@ func (l *ledger) note(what string) {
 		}
 	}
 	l.damage = append(l.damage, what)
+}
+
+// hole notes damage that took records away.
+func (l *ledger) hole(what string) {
+	l.holes = true
+	l.note(what)
 }
 
 // find is the lane of a record; nil where nothing was sent in it.
@@ -165,7 +173,7 @@ func (l *ledger) readSends() error {
 	})
 	for _, a := range l.lanes {
 		if a.sends != a.sent {
-			l.note(fmt.Sprintf("the history of producer %d in partition %d has %d sends of %d", a.producer, a.partition, a.sends, a.sent))
+			l.hole(fmt.Sprintf("the history of producer %d in partition %d has %d sends of %d", a.producer, a.partition, a.sends, a.sent))
 		}
 	}
 	l.totals.Lanes = len(l.lanes)
@@ -174,7 +182,7 @@ func (l *ledger) readSends() error {
 
 // readAcks notes outcomes. Outcomes without a send mean that the history has holes.
 func (l *ledger) readAcks() error {
-	var strangers int64
+	var strangers, twice int64
 	err := l.each(history.RoleAcks, func(r *history.Record) {
 		a := l.find(r)
 		if a == nil || r.Sequence >= a.sent {
@@ -184,7 +192,7 @@ func (l *ledger) readAcks() error {
 		switch r.Result {
 		case history.OK:
 			if a.acked.has(r.Sequence) {
-				strangers++
+				twice++
 				return
 			}
 			a.acked.set(r.Sequence)
@@ -201,7 +209,10 @@ func (l *ledger) readAcks() error {
 		}
 	})
 	if strangers > 0 {
-		l.note(fmt.Sprintf("%d outcomes belong to no send", strangers))
+		l.hole(fmt.Sprintf("%d outcomes belong to no send", strangers))
+	}
+	if twice > 0 {
+		l.note(fmt.Sprintf("%d messages were acknowledged twice", twice))
 	}
 	l.totals.Open = l.totals.Sent - l.totals.Acked - l.totals.Failed - l.totals.Unknown
 	return err

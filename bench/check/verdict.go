@@ -31,7 +31,9 @@ type Options struct {
 	Tolerate  []string // rules that are reported but do not decide
 	MinAcked  int64
 	Drained   bool     // the final read reached every recorded end
-	Invalid   []string // what else makes the verdict inconclusive: an unproven fault, dropped history, ...
+	Dropped   int64    // records that did not get into the history: then nothing is proven absent, and no zero is one
+	Expires   bool     // the topics' retention may delete; otherwise a log that starts above 0 has lost its head
+	Invalid   []string // what else makes the verdict inconclusive: an unproven fault, an interruption, ...
 }
 
 // A Verdict is the judgement of a trial. A violation outranks doubt: what was seen was seen.
