@@ -23,6 +23,8 @@ type bootRule struct {
 	term uint64 // of the leader first heard of; 0: none yet
 	end  uint64 // its last index then
 
+	reached atomic.Bool // the end, so the suspicion may end
+
 	seeking bool // asks the other voters
 	longest bool // all voters are suspect and this log is the longest
 
@@ -147,13 +149,8 @@ func (g *Group) confirm(term, index uint64) {
 	b.mu.Lock()
 	reached := b.term != 0 && term >= b.term && index >= b.end
 	b.mu.Unlock()
-	if reached {
-		// The record is written elsewhere: this is raft's main goroutine.
-		g.wg.Add(1)
-		go func() {
-			defer g.wg.Done()
-			g.trust("the log has caught up with a leader")
-		}()
+	if reached && b.reached.CompareAndSwap(false, true) {
+		g.stir() // the loop writes the record: raft's main goroutine is here
 	}
 }
 

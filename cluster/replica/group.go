@@ -13,7 +13,6 @@ import (
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/kv"
 	"gopherlog/engine/log"
-	"gopherlog/engine/record"
 )
 
 // Group is one replica of one partition. All methods may be called from any
@@ -107,6 +106,9 @@ func (g *Group) step(tick bool) {
 		if err := g.replace(); err != nil {
 			g.fail(err)
 		}
+	}
+	if g.suspect.Load() && g.boot.reached.Load() {
+		_ = g.trust("the log has caught up with a leader") // an error has failed the group
 	}
 	if tick {
 		g.ticks++
@@ -245,6 +247,3 @@ func (v groupView) Contains(index, term uint64) bool {
 	t, err := v.g.log.Term(index)
 	return err == nil && t == term
 }
-
-// batchOf views a data entry's bytes.
-func batchOf(data []byte) record.Batch { return record.Batch(data) }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"gopherlog/engine/log"
+	"gopherlog/engine/record"
 )
 
 // fsmState is what the FSM goroutine knows about what it has applied. mu is
@@ -79,7 +80,7 @@ func (s *fsmState) add(l *raft.Log) {
 	case l.Type != raft.LogCommand:
 		c.Kind = KindNoop
 	case len(l.Extensions) == 0:
-		c.Kind, c.Batch = KindData, batchOf(l.Data)
+		c.Kind, c.Batch = KindData, record.Batch(l.Data)
 		c.BaseOffset, c.NextOffset = c.Batch.BaseOffset(), c.Batch.NextOffset()
 		s.next = c.NextOffset
 		s.bytes.Add(int64(c.Batch.Length()))
