@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"gopherlog/cluster/meta"
@@ -16,6 +17,8 @@ const (
 	transferTimeout = 500 * time.Millisecond
 	// drainAtOnce is how many leaderships move side by side when the node leaves.
 	drainAtOnce = 16
+	// drainPause lies between two passes over what could not be handed over yet.
+	drainPause = 20 * time.Millisecond
 	// markTimeout is for how long a leaving node tries to commit its mark; without a control leader it goes on unmarked.
 	markTimeout = 2 * time.Second
 	// memberTimeout bounds one change of membership.
@@ -101,11 +104,16 @@ func (m *Manager) transfer(ctx context.Context, p *Partition, to rpc.NodeID) boo
 func (m *Manager) Drain(ctx context.Context) error {
 	m.draining.Store(true)
 	err := m.markDraining(ctx)
-	for pass := 0; pass < 3 && ctx.Err() == nil; pass++ {
+	for ctx.Err() == nil {
 		led := m.led()
-		view := newView(m)
-		parallel(drainAtOnce, len(led), func(i int) { m.handOver(ctx, led[i], view) })
-		if len(led) == 0 {
+		v := newView(m)
+		var tried atomic.Bool
+		parallel(drainAtOnce, len(led), func(i int) {
+			if m.handOver(ctx, led[i], v) {
+				tried.Store(true)
+			}
+		})
+		if !tried.Load() || !m.sleep(drainPause) {
 			break
 		}
 	}
@@ -118,14 +126,19 @@ func (m *Manager) markDraining(ctx context.Context) error {
 	return m.cfg.Meta.Drain(ctx, m.node)
 }
 
-// handOver tries the other replicas in order of assignment.
-func (m *Manager) handOver(ctx context.Context, p *Partition, v *view) {
+// handOver tries the other replicas in order of assignment. It says whether any was fit to be tried.
+func (m *Manager) handOver(ctx context.Context, p *Partition, v *view) (tried bool) {
 	fit := p.InSyncNodes()
 	for _, node := range p.assigned.Load().Replicas {
-		if node != m.node && v.mayLead(node) && slices.Contains(fit, node) && m.transfer(ctx, p, node) {
-			return
+		if node == m.node || !v.mayLead(node) || !slices.Contains(fit, node) {
+			continue
+		}
+		tried = true
+		if m.transfer(ctx, p, node) {
+			return tried
 		}
 	}
+	return tried
 }
 
 // reconcileMembers makes the group's members those that the image names: a replica whose disk was replaced leaves under its

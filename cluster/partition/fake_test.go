@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -295,13 +296,20 @@ func (s *memSide) Get(index uint64) (log.Entry, error) {
 }
 
 func (s *memSide) Scan(from, to uint64, fn func(log.Entry) error) error {
-	for i := from; i < to; i++ {
-		e, err := s.Get(i)
-		if err != nil {
-			continue
+	s.mu.Lock()
+	var found []uint64
+	for i := range s.entries {
+		if from <= i && i < to {
+			found = append(found, i)
 		}
-		if err := fn(e); err != nil {
-			return err
+	}
+	s.mu.Unlock()
+	slices.Sort(found)
+	for _, i := range found {
+		if e, err := s.Get(i); err == nil {
+			if err := fn(e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
