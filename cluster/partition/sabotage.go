@@ -15,6 +15,7 @@ import (
 const (
 	defaultHold = 300 * time.Millisecond // how long ack-before-commit keeps a batch from being proposed
 	defaultOdds = 5000                   // the others act on one in so many
+	hideSalt    = 0x9e3779b97f4a7c15     // so that offset 0 is not always among the hidden
 )
 
 // ackBeforeCommit answers an acks=all request with the offset that the batch will get, and keeps the batch back: what a
@@ -67,7 +68,7 @@ func (l *leadership) appendTwice(f *inflight) *inflight {
 }
 
 // hidden says whether hide-batches keeps the batch at this offset from every reader.
-func hidden(base int64, odds uint64) bool { return mix(uint64(base))%odds == 0 }
+func hidden(base int64, odds uint64) bool { return mix(uint64(base)+hideSalt)%odds == 0 }
 
 // hide cuts the hidden batches out of a slice. The last batch below limit is left in place, or a reader would wait for it for
 // ever. It owns s and returns another one, or nil and the offset at which to read on if nothing is left.
