@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"gopherlog/bench/target"
@@ -28,11 +29,14 @@ type Env struct {
 	Roles     target.Roles
 	Net       Network
 	NetReason string
+
+	parted atomic.Bool // a network partition is in effect
 }
 
 // Fault is one kind of failure aimed at chosen nodes. Inject returns once the
 // fault is in effect; Heal returns once the system has been put back, not once
-// it has recovered. Each returns what proves it. Neither may be called twice.
+// it has recovered. Each returns what proves it. Neither may be called twice;
+// after a failed Inject, Heal undoes what was begun.
 type Fault interface {
 	Inject(ctx context.Context, env *Env, nodes []int) (proof string, err error)
 	Heal(ctx context.Context, env *Env, nodes []int) (proof string, err error)

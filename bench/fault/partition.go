@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -17,12 +18,18 @@ type Network interface {
 }
 
 // isolate parts each chosen node from all other nodes; clients still reach it.
-type isolate struct{}
+// One at a time: counters and Mend speak of all rules, so that a second one
+// would be proved by the packets of the first, and healed with it.
+type isolate struct{ cutting bool }
 
-func (*isolate) Inject(ctx context.Context, env *Env, nodes []int) (string, error) {
+func (f *isolate) Inject(ctx context.Context, env *Env, nodes []int) (string, error) {
 	if env.Net == nil {
 		return "", fmt.Errorf("%w: a network partition needs an unprivileged user and network namespace: %s", ErrSkipped, env.NetReason)
 	}
+	if !env.parted.CompareAndSwap(false, true) {
+		return "", fmt.Errorf("isolate node %s: another network partition is still in effect", join(nodes))
+	}
+	f.cutting = true
 	chosen := map[int]bool{}
 	for _, id := range nodes {
 		chosen[id] = true
@@ -51,12 +58,14 @@ func (*isolate) Inject(ctx context.Context, env *Env, nodes []int) (string, erro
 	return fmt.Sprintf("node %s cut from its peers, first of the packets dropped by %s", join(nodes), time.Now().Format("15:04:05.000")), nil
 }
 
-func (*isolate) Heal(_ context.Context, env *Env, nodes []int) (string, error) {
-	dropped, err := env.Net.Dropped()
-	if err != nil {
-		return "", err
+func (f *isolate) Heal(_ context.Context, env *Env, nodes []int) (string, error) {
+	if !f.cutting {
+		return "", nil
 	}
-	if err := env.Net.Mend(); err != nil {
+	f.cutting = false
+	defer env.parted.Store(false)
+	dropped, err := env.Net.Dropped()
+	if err := errors.Join(err, env.Net.Mend()); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("rules removed for node %s after %d dropped packets", join(nodes), dropped), nil

@@ -45,6 +45,10 @@ func one(ctx context.Context, env *Env, start time.Time, p Plan, observe func(Ev
 	}
 	if err != nil {
 		e.Error, e.Skipped = err.Error(), errors.Is(err, ErrSkipped)
+		if !e.Injected.IsZero() && !e.Skipped {
+			// half a fault must not outlive its event: rules would stay for the trials that follow
+			_, _ = f.Heal(context.WithoutCancel(ctx), env, e.Nodes)
+		}
 		tell()
 		return e
 	}

@@ -33,6 +33,9 @@ func (e *External) Nodes() []Node {
 	return out
 }
 
+// Deaths is empty: nobody watches these processes.
+func (e *External) Deaths() []string { return nil }
+
 // Kill is refused.
 func (e *External) Kill(context.Context, int) error { return ErrUnsupported }
 

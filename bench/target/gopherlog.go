@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ const (
 type GopherlogConfig struct {
 	Server   string            // path of the server binary
 	Nodes    int               // at least 1
-	Dir      string            // data directories, logs; made if missing
+	Dir      string            // data directories; made if missing
+	Logs     string            // what the nodes print goes to <Logs>node<N>.log; "" means Dir
 	Settings map[string]string // broker defaults, passed with -set
 	// Control opens the test-control port of every node, for planted faults.
 	Control bool
@@ -45,6 +47,13 @@ type Gopherlog struct {
 
 	mu    sync.Mutex
 	nodes []*glNode
+	runs  []run // every process that was started
+}
+
+// run is one life of a node.
+type run struct {
+	node *glNode
+	proc *process
 }
 
 type glNode struct {
@@ -61,6 +70,9 @@ func NewGopherlog(cfg GopherlogConfig) (*Gopherlog, error) {
 	}
 	if _, err := exec.LookPath(cfg.Server); err != nil {
 		return nil, fmt.Errorf("the server binary %q cannot be run: %w; build it with `make build` or name it with -server", cfg.Server, err)
+	}
+	if cfg.Logs == "" {
+		cfg.Logs = cfg.Dir + string(filepath.Separator)
 	}
 	t := &Gopherlog{cfg: cfg, http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	secret := make([]byte, 16)
@@ -89,7 +101,7 @@ func (t *Gopherlog) newNode(id int, ports []int, peers string) *glNode {
 	at := func(i int) string { return fmt.Sprintf("%s:%d", host, ports[i]) }
 	n := &glNode{Node: Node{
 		ID: id, Client: at(0), Host: host, Admin: at(2), State: Down,
-		Log:  filepath.Join(t.cfg.Dir, fmt.Sprintf("node%d.log", id)),
+		Log:  fmt.Sprintf("%snode%d.log", t.cfg.Logs, id),
 		Data: filepath.Join(t.cfg.Dir, fmt.Sprintf("node%d", id)),
 	}}
 	n.args = []string{t.cfg.Server, "-id", fmt.Sprint(id), "-addr", at(0), "-rpc", at(1), "-admin", at(2), "-data", n.Data}
@@ -129,7 +141,7 @@ func freePorts(nodes, count int) ([]int, error) {
 			}
 		}
 		l.Close()
-		if free {
+		if free && !slices.Contains(ports, port) {
 			ports = append(ports, port)
 		}
 	}
@@ -181,6 +193,7 @@ func (t *Gopherlog) launch(n *glNode) error {
 	}
 	t.mu.Lock()
 	n.proc, n.PID, n.State = p, p.pid(), Running
+	t.runs = append(t.runs, run{n, p})
 	t.mu.Unlock()
 	return nil
 }
@@ -189,15 +202,11 @@ func (t *Gopherlog) awaitReady(ctx context.Context, n *glNode) error {
 	t.mu.Lock()
 	p := n.proc
 	t.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	return waitFor(ctx, fmt.Sprintf("node %d did not become ready; see %s", n.ID, n.Log), func(ctx context.Context) error {
+	return waitFor(ctx, fmt.Sprintf("node %d did not become ready; see %s", n.ID, n.Log), func(ctx context.Context) (bool, error) {
 		if gone, err := p.exited(); gone {
-			err = fmt.Errorf("the process ended: %v: %s", err, lastLine(n.Log))
-			cancel(err)
-			return err
+			return true, fmt.Errorf("the process ended: %v: %s", err, lastLine(n.Log))
 		}
-		return t.get(ctx, n.Admin, "/readyz")
+		return false, t.get(ctx, n.Admin, "/readyz")
 	})
 }
 
@@ -253,6 +262,21 @@ func (t *Gopherlog) Stop(ctx context.Context) error {
 		}
 	}
 	return first
+}
+
+// Deaths lists the processes that ended without having been asked to, each with
+// the last line that it printed.
+func (t *Gopherlog) Deaths() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for _, r := range t.runs {
+		if r.proc.endedAlone() {
+			_, err := r.proc.exited()
+			out = append(out, fmt.Sprintf("node %d ended by itself (%v): %s", r.node.ID, err, lastLine(r.node.Log)))
+		}
+	}
+	return out
 }
 
 // Bootstrap lists the client addresses of all nodes.

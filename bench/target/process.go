@@ -19,7 +19,12 @@ type process struct {
 
 	mu    sync.Mutex
 	state error // what Wait returned; valid after done
+	asked bool  // kill or terminate was called
+	alone bool  // it ended before anybody asked; valid after done
 }
+
+// errEnded says that the process had ended by itself.
+var errEnded = errors.New("the process had ended by itself")
 
 // startProcess runs argv with its output appended to logPath. The child is
 // forked from a thread that lives as long as the child, because the kernel's
@@ -45,7 +50,7 @@ func startProcess(argv []string, env []string, logPath string) (*process, error)
 		}
 		err = p.cmd.Wait()
 		p.mu.Lock()
-		p.state = err
+		p.state, p.alone = err, !p.asked
 		p.mu.Unlock()
 		close(p.done)
 	}()
@@ -69,8 +74,26 @@ func (p *process) exited() (bool, error) {
 	}
 }
 
-// signal sends sig to the whole process group.
+// endedAlone says whether the process ended without having been asked to.
+func (p *process) endedAlone() bool {
+	gone, _ := p.exited()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return gone && p.alone
+}
+
+func (p *process) ask() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = true
+}
+
+// signal sends sig to the whole process group; to one that has been reaped it
+// sends nothing, since its number may be somebody else's by now.
 func (p *process) signal(sig syscall.Signal) error {
+	if gone, _ := p.exited(); gone {
+		return errEnded
+	}
 	err := syscall.Kill(-p.pid(), sig)
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
@@ -78,25 +101,33 @@ func (p *process) signal(sig syscall.Signal) error {
 	return err
 }
 
-// kill ends the group and returns when the process has been reaped.
+// kill ends the group and returns when the process has been reaped. A process
+// that ended by itself before is errEnded: nobody killed it.
 func (p *process) kill() error {
+	p.ask()
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	<-p.done
+	if p.endedAlone() {
+		return errEnded
+	}
 	return nil
 }
 
 // terminate asks for an orderly end, and forces it after grace.
 func (p *process) terminate(grace time.Duration) error {
-	_ = p.signal(syscall.SIGCONT)
-	if err := p.signal(syscall.SIGTERM); err != nil {
+	p.ask()
+	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT)); err != nil && !errors.Is(err, errEnded) {
 		return err
 	}
 	select {
 	case <-p.done:
 		return nil
 	case <-time.After(grace):
-		return p.kill()
 	}
+	if err := p.kill(); !errors.Is(err, errEnded) {
+		return err
+	}
+	return nil
 }

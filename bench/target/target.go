@@ -55,7 +55,10 @@ type Target interface {
 	Stop(ctx context.Context) error
 	Bootstrap() []string
 	Nodes() []Node
-	// Kill ends a node with SIGKILL and returns when the process is gone.
+	// Deaths lists processes that ended although nobody ended them.
+	Deaths() []string
+	// Kill ends a node with SIGKILL and returns when the process is gone. A node
+	// that had ended by itself is an error: the fault did not happen.
 	Kill(ctx context.Context, id int) error
 	// Restart starts a killed node on its data and returns when it is ready.
 	Restart(ctx context.Context, id int) error
@@ -79,13 +82,16 @@ func Leader(ctx context.Context, r Roles, topic string, partition int32) (int, e
 	return int(id), nil
 }
 
-// waitFor polls ready every 20 ms until it returns nil or ctx ends; the last
-// reason is in the error.
-func waitFor(ctx context.Context, what string, ready func(context.Context) error) error {
+// waitFor polls ready every 20 ms until it returns nil, gives up or ctx ends; the
+// last reason is in the error.
+func waitFor(ctx context.Context, what string, ready func(context.Context) (giveUp bool, err error)) error {
 	for {
-		err := ready(ctx)
+		giveUp, err := ready(ctx)
 		if err == nil {
 			return nil
+		}
+		if giveUp {
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		select {
 		case <-ctx.Done():
