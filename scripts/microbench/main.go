@@ -39,11 +39,11 @@ func main() {
 
 // env is what the rows share.
 type env struct {
-	short  bool
-	pairs  int
-	dir    string // everything on disk lies here
-	server string // the server command
-	pprof  bool   // its profiles are served
+	short   bool
+	pairs   int
+	dir     string // everything on disk lies here
+	server  string // the server command
+	profile string // directory for profiles, "" for none
 }
 
 // pick chooses between the size of a real run and that of a functional check.
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&e.pairs, "pairs", 7, "alternating pairs; the ratio is the median of theirs")
 	flags.StringVar(&base, "dir", os.TempDir(), "directory for all files, both sides'")
 	flags.StringVar(&e.server, "server", "", "the server command (rows produce and fetch)")
-	flags.BoolVar(&e.pprof, "pprof", false, "let the servers offer /debug/pprof on their HTTP ports")
+	flags.StringVar(&e.profile, "profile", "", "directory for processor and allocation profiles of GopherLog's side")
 	flags.StringVar(&only, "rows", "", "comma-separated parts of row names; default: all")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -70,7 +70,11 @@ func measure(ctx context.Context, e *env, r row, out io.Writer) error {
 			if t.side == nil {
 				continue
 			}
-			s, err := once(ctx, root, t.side)
+			profile := ""
+			if t.into == &with {
+				profile = e.profile
+			}
+			s, err := profiled(profile, r.name, func() (sample, error) { return once(ctx, root, t.side) })
 			if err != nil {
 				return err
 			}

@@ -141,7 +141,7 @@ func startServers(ctx context.Context, e *env, dir string, n int) (*servers, err
 		if n > 1 {
 			args = append(args, "-rpc", rpcs[i], "-peers", strings.Join(peers, ","))
 		}
-		if e.pprof {
+		if e.profile != "" {
 			args = append(args, "-pprof")
 		}
 		p, err := startProcess(e.server, nil, nil, args...)

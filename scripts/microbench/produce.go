@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -43,7 +44,12 @@ func produceRow(e *env, name string, size int) row {
 				if err := createTopic(ctx, s.addrs, b.topic, b.partitions, 3, fmt.Sprint(segmentBytes)); err != nil {
 					return sample{}, err
 				}
+				wait := func() error { return nil }
+				if e.profile != "" {
+					wait = s.profileNodes(ctx, e.profile, fmt.Sprintf("produce-%d", size), b.warm+b.run)
+				}
 				got, err := b.against(ctx, s.addrs, s.all)
+				err = errors.Join(err, wait())
 				if err != nil {
 					return got, err
 				}
