@@ -143,13 +143,14 @@ func listDir(dir string) ([]string, error) {
 
 // node checks one node's directory.
 func (s *summary) node(dir string, names []string) error {
-	live, unlock, err := lock(dir)
+	taken, unlock, err := lock(dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	live := taken != ""
 	if live {
-		s.Notes = append(s.Notes, fmt.Sprintf("a server is using %s: its segments are checked, its store is not", dir))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s %s: its segments are checked, its store is not", taken, dir))
 	} else {
 		s.store(filepath.Join(dir, storeDir))
 	}
@@ -176,21 +177,23 @@ func (s *summary) node(dir string, names []string) error {
 	return nil
 }
 
-// lock takes the directory from servers, or says that one has it.
-func lock(dir string) (live bool, unlock func(), err error) {
+// lock takes the directory from servers, or says in the beginning of a sentence why it could not.
+func lock(dir string) (taken string, unlock func(), err error) {
 	unlock = func() {}
 	path := filepath.Join(dir, lockFile)
 	if there, err := vfs.Exists(vfs.OS(), path); err != nil || !there {
-		return false, unlock, nil // no server has been here, or none of this version
+		return "", unlock, nil // no server has been here, or none of this version
 	}
 	l, err := vfs.OS().Lock(path)
 	switch {
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EACCES):
-		return true, unlock, nil
+	case errors.Is(err, syscall.EAGAIN):
+		return "a server is using", unlock, nil
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return "a server may be using, for want of permission to lock it,", unlock, nil
 	case err != nil:
-		return false, unlock, cli.Environment(fmt.Errorf("cannot lock %s: %w", path, err))
+		return "", unlock, cli.Environment(fmt.Errorf("cannot lock %s: %w", path, err))
 	}
-	return false, func() { _ = l.Close() }, nil // nothing was written through it
+	return "", func() { _ = l.Close() }, nil // nothing was written through it
 }
 
 func (s *summary) add(p problem) { s.Problems = append(s.Problems, p) }

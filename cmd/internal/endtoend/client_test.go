@@ -2,8 +2,11 @@ package endtoend
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +151,28 @@ func TestHelpNamesEveryCommandAndCompletionIsOffered(t *testing.T) {
 		}
 		if got := must(t, name, "-version"); !strings.Contains(got, "go1.") {
 			t.Errorf("%s -version: %s", name, got)
+		}
+	}
+}
+
+func TestShellCompletionNamesCommandsAndFlags(t *testing.T) {
+	for line, want := range map[string][]string{
+		"mqclient ":               {"produce", "consume", "topic", "cluster"},
+		"mqclient topic ":         {"create", "list", "describe", "delete"},
+		"mqclient consume --part": {"--partition"},
+		"server de":               {"dev"},
+	} {
+		name, _, _ := strings.Cut(line, " ")
+		cmd := exec.Command(filepath.Join(bin, name))
+		cmd.Env = cleanEnv("COMP_LINE="+line, "COMP_POINT="+fmt.Sprint(len(line)))
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		for _, w := range want {
+			if !slices.Contains(strings.Fields(string(out)), w) {
+				t.Errorf("%q is completed to %q, without %q", line, strings.Fields(string(out)), w)
+			}
 		}
 	}
 }

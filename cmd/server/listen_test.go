@@ -1,0 +1,69 @@
+package main
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// TestGateHangsUpUntilItIsOpened: a client of a node that is not ready goes on to another one at once.
+func TestGateHangsUpUntilItIsOpened(t *testing.T) {
+	l, err := listen("-addr", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(l)
+	for range 3 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Fatalf("read %d bytes, %v, from a closed gate", n, err)
+		}
+		c.Close()
+	}
+	open := g.Open()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := open.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Fatalf("behind the open gate: %v", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatalf("second close: %v", err)
+	}
+}
+
+func TestSettingsFollowFromFlags(t *testing.T) {
+	s, err := (nodeFlags{
+		ID: 2, Addr: ":9092", Data: "d", Peers: "1@10.0.0.1:1,2@10.0.0.2:2,3@10.0.0.3:3", Advertise: "host",
+		Set: map[string]string{"flush.messages": "1", "num.partitions": "6", "auto.create.topics.enable": "false"},
+	}).check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.rpc != "10.0.0.2:2" || s.announce != s.rpc || s.source.String() != "10.0.0.2" || len(s.peers) != 2 || s.peers[3] != "10.0.0.3:3" {
+		t.Errorf("rpc %s, announced as %s, source %s, peers %v", s.rpc, s.announce, s.source, s.peers)
+	}
+	if s.advertiseHost != "host" || s.advertisePort != 0 || s.topics["flush.messages"] != "1" || s.node.partitions != 6 || !s.node.noAutoCreate {
+		t.Errorf("%+v", s)
+	}
+	s, err = (nodeFlags{ID: 1, Addr: "h:1", Data: "d", RPC: "0.0.0.0:5", Peers: "1@proxy:9,2@x:1"}).check()
+	if err != nil || s.rpc != "0.0.0.0:5" || s.announce != "proxy:9" || s.source != nil {
+		t.Errorf("behind a proxy: rpc %s, announced as %s, source %v, %v", s.rpc, s.announce, s.source, err)
+	}
+}
