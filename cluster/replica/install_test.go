@@ -144,6 +144,7 @@ func TestRetentionDuringALaggardsCatchUp(t *testing.T) {
 			l.produce(20, 1, filler)
 			for _, x := range r.nodes {
 				if x != lag {
+					r.eventually("it has what the leader has", func() bool { return x.log.EndOffset() == l.log.EndOffset() })
 					x.trimAll()
 				}
 			}
