@@ -1,0 +1,97 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"gopherlog/cluster/rpc"
+)
+
+// loop calls step after every event and at least once per interval, because
+// events may come before somebody listens to them.
+func (c *core) loop(step func(tick bool)) {
+	defer c.wg.Done()
+	t := time.NewTicker(reconcileEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-c.wake:
+			step(false)
+		case <-t.C:
+			step(true)
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+// reconcile publishes the status if it changed. It also repairs the queue,
+// should raft have left the term unnoticed.
+func (c *core) reconcile(tick bool) {
+	r := c.raft()
+	if term, _ := c.leading(); tick && term != 0 && r != nil && r.State() != raft.Leader {
+		c.changed(r, r.State())
+	}
+	if tick {
+		c.sync.sample(c.now(), c.lastIndex())
+	}
+	s := c.status()
+	if !s.differs(c.shown) && !c.newWatcher.Swap(false) {
+		return
+	}
+	c.newWatcher.Store(false)
+	if s.Stalled && !c.shown.Stalled {
+		c.logger.Warn("log write does not return, group falls silent", "group", c.id, "after", stallAfter)
+	}
+	if c.obs != nil && s.Ready != c.shown.Ready {
+		c.obs.Elected(s.Ready)
+	}
+	c.shown = s
+	c.watchMu.Lock()
+	fns := c.watchers
+	c.watchMu.Unlock()
+	for _, fn := range fns {
+		fn(s)
+	}
+}
+
+func (c *core) watch(fn func(Status)) {
+	c.watchMu.Lock()
+	c.watchers = append(c.watchers[:len(c.watchers):len(c.watchers)], fn)
+	c.watchMu.Unlock()
+	c.newWatcher.Store(true)
+	c.stir()
+}
+
+// differs reports a change that watchers want to know of.
+func (s Status) differs(o Status) bool {
+	return s.Role != o.Role || s.Term != o.Term || s.Leader != o.Leader || s.Ready != o.Ready ||
+		s.Suspect != o.Suspect || s.Stalled != o.Stalled || (s.Failed == nil) != (o.Failed == nil)
+}
+
+func (c *core) status() Status {
+	s := Status{
+		Role: Stopped, LastIndex: c.lastIndex(), AppliedIndex: c.appliedIndex.Load(),
+		Suspect: c.suspect.Load(), Stalled: c.stall.stalled.Load(), Failed: c.failure(),
+	}
+	r := c.raft()
+	if r == nil {
+		return s
+	}
+	s.Term, s.CommitIndex = r.CurrentTerm(), r.CommitIndex()
+	switch r.State() {
+	case raft.Follower:
+		s.Role = Follower
+	case raft.Candidate:
+		s.Role = Candidate
+	case raft.Leader:
+		s.Role = Leader
+	}
+	_, leader := r.LeaderWithID()
+	s.Leader = rpc.ServerID(leader)
+	if term, ready := c.leading(); term != 0 && s.Role == Leader {
+		s.Term, s.Ready, s.Leader = term, ready, c.self
+	}
+	return s
+}
