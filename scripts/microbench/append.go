@@ -18,7 +18,7 @@ func appendRow(e *env) row {
 	chunk := batchOf(size)
 	ops := e.pick(16384, 64)
 	return row{
-		name: "append 16 KiB", unit: "MB/s", value: megabytes, limit: 0.80, maxAllocs: 3,
+		name: "append 16 KiB", unit: "MB/s", value: megabytes, limit: 0.80, most: heap{objects: 3},
 		open: func(context.Context, string) (bare, ours side, end func(), err error) {
 			bare = func(_ context.Context, dir string) (sample, error) { return bareAppend(dir, chunk, ops) }
 			ours = func(_ context.Context, dir string) (sample, error) { return logAppend(dir, chunk, ops) }

@@ -112,7 +112,7 @@ func (b blast) window(ctx context.Context, acked *atomic.Int64, failed <-chan er
 	if err := pause(b.run); err != nil {
 		return sample{}, err
 	}
-	s := sample{ops: acked.Load() - n, wall: time.Since(began), allocs: -1}
+	s := sample{ops: acked.Load() - n, wall: time.Since(began), heap: notCounted}
 	s.bytes = s.ops * int64(b.size)
 	after, err := spent(brokers)
 	s.cpu = after - cpu

@@ -15,12 +15,23 @@ import (
 
 // sample is what one measurement of one side saw.
 type sample struct {
-	ops    int64
-	bytes  int64
-	wall   time.Duration
-	cpu    time.Duration // of whoever does the work; the client of both sides is left out where it is another process
-	allocs float64       // heap allocations per operation, -1 if not counted
-	p50    time.Duration // for latencies
+	ops   int64
+	bytes int64
+	wall  time.Duration
+	cpu   time.Duration // of whoever does the work; the client of both sides is left out where it is another process
+	heap  heap          // allocated per operation; negative: not counted
+	p50   time.Duration // for latencies
+}
+
+// heap counts allocations and their bytes.
+type heap struct{ objects, bytes float64 }
+
+var notCounted = heap{-1, -1}
+
+// since is what was allocated after before, for one of n operations.
+func (h heap) since(before heap, n int64) heap {
+	n = max(1, n)
+	return heap{(h.objects - before.objects) / float64(n), (h.bytes - before.bytes) / float64(n)}
 }
 
 // side measures one of the two once. It may use dir, which is fresh and is removed afterwards, outside of the measurement: so neither side
@@ -29,14 +40,14 @@ type side func(ctx context.Context, dir string) (sample, error)
 
 // row is one line of the table. Either rate or latency of ours is compared with that of bare; without bare, ours stands alone.
 type row struct {
-	name      string
-	open      func(ctx context.Context, dir string) (bare, ours side, end func(), err error)
-	unit      string
-	value     func(sample) float64
-	limit     float64
-	atMost    bool    // the value or ratio may not exceed limit; otherwise it must reach it
-	maxAllocs float64 // per operation; 0: printed and not judged
-	note      string
+	name   string
+	open   func(ctx context.Context, dir string) (bare, ours side, end func(), err error)
+	unit   string
+	value  func(sample) float64
+	limit  float64
+	atMost bool // the value or ratio may not exceed limit; otherwise it must reach it
+	most   heap // per operation; 0: printed and not judged
+	note   string
 }
 
 func megabytes(s sample) float64 { return float64(s.bytes) / s.wall.Seconds() / 1e6 }
@@ -116,13 +127,23 @@ func (r row) line(bare, ours []sample) string {
 	if r.atMost {
 		sign, ok = "≤", got <= r.limit
 	}
-	allocs := median(ours, func(s sample) float64 { return s.allocs })
 	var notes []string
-	if allocs >= 0 {
-		text := fmt.Sprintf("%.1f allocations", allocs)
-		if r.maxAllocs > 0 {
-			text += fmt.Sprintf(" (≤ %g)", r.maxAllocs)
-			ok = ok && allocs <= r.maxAllocs
+	for _, h := range []struct {
+		what  string
+		most  float64
+		value func(sample) float64
+	}{
+		{"allocations", r.most.objects, func(s sample) float64 { return s.heap.objects }},
+		{"bytes allocated", r.most.bytes, func(s sample) float64 { return s.heap.bytes }},
+	} {
+		n := median(ours, h.value)
+		if n < 0 {
+			continue
+		}
+		text := fmt.Sprintf("%.1f %s", n, h.what)
+		if h.most > 0 {
+			text += fmt.Sprintf(" (≤ %g)", h.most)
+			ok = ok && n <= h.most
 		}
 		notes = append(notes, text)
 	}
@@ -160,22 +181,22 @@ func median(all []sample, value func(sample) float64) float64 {
 
 // meter takes the differences that make a sample of work in this process.
 type meter struct {
-	began  time.Time
-	cpu    time.Duration
-	allocs uint64
+	began time.Time
+	cpu   time.Duration
+	heap  heap
 }
 
-func startMeter() meter { return meter{allocs: mallocs(), cpu: ownCPU(), began: time.Now()} }
+func startMeter() meter { return meter{heap: ownHeap(), cpu: ownCPU(), began: time.Now()} }
 
 func (m meter) stop(ops, bytes int64) sample {
 	wall, cpu := time.Since(m.began), ownCPU()-m.cpu
-	return sample{ops: ops, bytes: bytes, wall: wall, cpu: cpu, allocs: float64(mallocs()-m.allocs) / float64(max(1, ops))}
+	return sample{ops: ops, bytes: bytes, wall: wall, cpu: cpu, heap: ownHeap().since(m.heap, ops)}
 }
 
-func mallocs() uint64 {
+func ownHeap() heap {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.Mallocs
+	return heap{float64(m.Mallocs), float64(m.TotalAlloc)}
 }
 
 // ownCPU is the processor time of this process, kernel's share included.

@@ -68,8 +68,10 @@ func TestBareLoopsStayBare(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
-	at := func(ops int64, allocs float64) sample { return sample{ops: ops, wall: 1e9, allocs: allocs} }
-	r := row{name: "x", unit: "1/s", value: perSecond, limit: 0.8, maxAllocs: 3}
+	at := func(ops int64, allocs float64) sample {
+		return sample{ops: ops, wall: 1e9, heap: heap{objects: allocs}}
+	}
+	r := row{name: "x", unit: "1/s", value: perSecond, limit: 0.8, most: heap{objects: 3}}
 	for _, c := range []struct {
 		what       string
 		change     func(*row)

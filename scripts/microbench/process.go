@@ -188,16 +188,21 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(b), err
 }
 
-// serverAllocs is how many objects a node has allocated so far.
-func (s *servers) serverAllocs(ctx context.Context, node int) (float64, error) {
+// heapOf is what a node has allocated so far.
+func (s *servers) heapOf(ctx context.Context, node int) (h heap, err error) {
 	text, err := get(ctx, "http://"+s.admins[node]+"/metrics")
 	if err != nil {
-		return 0, err
+		return h, err
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if v, ok := strings.CutPrefix(line, "go_memstats_mallocs_total "); ok {
-			return strconv.ParseFloat(v, 64)
+	for name, into := range map[string]*float64{"go_memstats_mallocs_total ": &h.objects, "go_memstats_alloc_bytes_total ": &h.bytes} {
+		_, rest, ok := strings.Cut(text, "\n"+name)
+		if !ok {
+			return h, fmt.Errorf("no %samong the metrics", name)
+		}
+		value, _, _ := strings.Cut(rest, "\n")
+		if *into, err = strconv.ParseFloat(value, 64); err != nil {
+			return h, err
 		}
 	}
-	return 0, errors.New("no go_memstats_mallocs_total among the metrics")
+	return h, nil
 }
