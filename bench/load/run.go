@@ -101,6 +101,9 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	beside.Wait()
 	r.settle(ctx)
 	out := &Outcome{Zero: r.clock.Zero(), Model: r.plan.Load.Model, Settings: r.driver.Settings(cfg), Client: client, Partial: ctx.Err() != nil}
+	if r.plan.BeforeDrain != nil {
+		r.plan.BeforeDrain()
+	}
 	out.Drain = r.drain(ctx, answers)
 	r.reader.stop()
 	r.fill(out)

@@ -68,6 +68,18 @@ func trials(r *result.Run, cell string) []result.Trial {
 	return out
 }
 
+// judged returns all trials of a cell: one that is set aside has no sound
+// latency, but its records were judged like any other's.
+func judged(r *result.Run, cell string) []result.Trial {
+	var out []result.Trial
+	for _, t := range r.Results.Trials {
+		if t.Cell == cell {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // summary is the median over trials of one figure; a trial for which pick says
 // no is left out.
 func summary(ts []result.Trial, pick func(result.Trial) (float64, bool)) (stats.Interval, bool) {

@@ -15,31 +15,73 @@ func judge(ts []result.Trial) ledgerCell {
 	if len(ts) == 0 {
 		return ledgerCell{"", "not run"}
 	}
-	var acked, lost, dup, broken int64
-	unproved := 0
+	v := sum(ts)
+	switch {
+	case v.broken > 0:
+		return ledgerCell{"✗", fmt.Sprintf("%s violations of %s", thousands(v.broken), short(v.acked))}
+	case v.inconclusive > 0:
+		return ledgerCell{"?", fmt.Sprintf("%d of %d trials inconclusive: %s", v.inconclusive, len(ts), firstReason(ts))}
+	}
+	cell := ledgerCell{"✓", fmt.Sprintf("0 of %s, ≤ %s per million", short(v.acked), perMillion(stats.UpperBound(0, v.acked)))}
+	if v.lost > 0 || v.dup > 0 {
+		cell = ledgerCell{"≈", fmt.Sprintf("%s lost, %s duplicate, of %s", thousands(v.lost), thousands(v.dup), short(v.acked))}
+	}
+	if v.expired > 0 {
+		cell.Text += fmt.Sprintf("; %s deleted by retention before they could be read", thousands(v.expired))
+	}
+	if notes := v.exceptions(); len(notes) > 0 {
+		cell = ledgerCell{"?", cell.Text + "; " + strings.Join(notes, "; ")}
+	}
+	return cell
+}
+
+// judgement is what the verdicts of several trials add up to.
+type judgement struct {
+	acked, lost, dup, broken, expired int64
+	inconclusive                      int
+	tolerated                         map[string]int64 // rule → anomalies that the scenario lets pass
+	unasked                           map[string]bool  // rules that the guarantee demands and the scenario left out
+}
+
+func sum(ts []result.Trial) judgement {
+	v := judgement{tolerated: map[string]int64{}, unasked: map[string]bool{}}
 	for _, t := range ts {
-		acked += t.Check.Totals.Acked
-		lost += t.Check.Totals.Lost
-		dup += t.Check.Totals.Duplicates
+		v.acked += t.Check.Totals.Acked
+		v.lost += t.Check.Totals.Lost
+		v.dup += t.Check.Totals.Duplicates
+		v.expired += t.Check.Totals.Expired
+		asked := map[string]bool{}
 		for _, r := range t.Check.Rules {
-			if r.Status == check.Violated && !r.Tolerated {
-				broken += r.Count
+			asked[r.ID] = true
+			switch {
+			case r.Tolerated && r.Demand == check.MustBeZero && r.Count > 0:
+				v.tolerated[r.ID] += r.Count
+			case r.Status == check.Violated && !r.Tolerated:
+				v.broken += r.Count
 			}
 		}
 		if t.Check.Status == check.Inconclusive {
-			unproved++
+			v.inconclusive++
+		}
+		for _, id := range check.RuleIDs() {
+			if !asked[id] && len(t.Check.Rules) > 0 {
+				v.unasked[id] = true
+			}
 		}
 	}
-	bound := fmt.Sprintf("of %s, ≤ %s per million", short(acked), perMillion(stats.UpperBound(0, acked)))
-	switch {
-	case broken > 0:
-		return ledgerCell{"✗", fmt.Sprintf("%s violations %s", thousands(broken), "of "+short(acked))}
-	case unproved > 0:
-		return ledgerCell{"?", fmt.Sprintf("%d of %d trials inconclusive: %s", unproved, len(ts), firstReason(ts))}
-	case lost > 0 || dup > 0:
-		return ledgerCell{"≈", fmt.Sprintf("%s lost, %s duplicate, of %s", thousands(lost), thousands(dup), short(acked))}
+	return v
+}
+
+// exceptions says what a mark of approval would hide.
+func (v judgement) exceptions() []string {
+	var out []string
+	for _, id := range keysOf(v.tolerated) {
+		out = append(out, fmt.Sprintf("%s tolerated by the scenario: %s", id, thousands(v.tolerated[id])))
 	}
-	return ledgerCell{"✓", "0 " + bound}
+	if len(v.unasked) > 0 {
+		out = append(out, "rules that the scenario left out: "+strings.Join(keysOf(v.unasked), ", "))
+	}
+	return out
 }
 
 func firstReason(ts []result.Trial) string {
@@ -84,19 +126,13 @@ type card struct {
 func (s *set) cards() []card { return []card{s.deliveryCard(), s.thresholdCard(), s.validCard()} }
 
 func (s *set) deliveryCard() card {
-	var broken, acked int64
-	proved, faults, skipped, inconclusive := 0, 0, 0, 0
+	var all []result.Trial
+	proved, faults, skipped := 0, 0, 0
+	var planted []string
 	for _, r := range s.runs {
+		planted = append(planted, r.Manifest.Planted...)
 		for _, t := range r.Results.Trials {
-			acked += t.Check.Totals.Acked
-			for _, x := range t.Check.Rules {
-				if x.Status == check.Violated && !x.Tolerated {
-					broken += x.Count
-				}
-			}
-			if t.Check.Status == check.Inconclusive {
-				inconclusive++
-			}
+			all = append(all, t)
 			for _, e := range t.Faults {
 				faults++
 				switch {
@@ -108,18 +144,35 @@ func (s *set) deliveryCard() card {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s violations in %s acknowledged records", thousands(broken), short(acked))
+	v := sum(all)
+	text := []string{fmt.Sprintf("%s violations in %s acknowledged records", thousands(v.broken), short(v.acked))}
 	if faults > 0 {
-		text += fmt.Sprintf("; %d of %d faults proven to bite", proved, faults)
+		text = append(text, fmt.Sprintf("%d of %d faults proven to bite", proved, faults))
 	}
 	if skipped > 0 {
-		text += fmt.Sprintf(", %d skipped on this machine", skipped)
+		text = append(text, fmt.Sprintf("%d skipped on this machine", skipped))
 	}
+	if v.expired > 0 {
+		text = append(text, fmt.Sprintf("%s records deleted by retention before they could be read", short(v.expired)))
+	}
+	if len(planted) > 0 {
+		text = append(text, "planted on purpose: "+strings.Join(unique(planted, 3), ", "))
+	}
+	exceptions := v.exceptions()
+	text = append(text, exceptions...)
+	return verdictCard(len(all), v, len(exceptions) > 0, strings.Join(text, "; "))
+}
+
+func verdictCard(trials int, v judgement, excepted bool, text string) card {
 	switch {
-	case broken > 0:
+	case v.broken > 0:
 		return card{"b", "✗", "Delivery did not hold", text}
-	case inconclusive > 0:
-		return card{"w", "?", fmt.Sprintf("%d trials inconclusive", inconclusive), text}
+	case trials == 0:
+		return card{"b", "?", "Nothing was judged", "no trial ended"}
+	case v.inconclusive > 0:
+		return card{"w", "?", fmt.Sprintf("%d of %d trials inconclusive", v.inconclusive, trials), text}
+	case excepted:
+		return card{"w", "≈", "Delivery held, with exceptions", text}
 	}
 	return card{"", "✓", "Delivery held", text}
 }
@@ -153,9 +206,11 @@ func (s *set) thresholdCard() card {
 func (s *set) validCard() card {
 	aside, total, drift := 0, 0, 0
 	partial := false
-	var why []string
+	var why, stopped []string
 	for _, r := range s.runs {
-		partial = partial || r.Manifest.Partial
+		if r.Manifest.Partial {
+			partial, stopped = true, append(stopped, whyStopped(r))
+		}
 		for _, t := range r.Results.Trials {
 			total++
 			if len(t.Invalid) > 0 {
@@ -176,7 +231,7 @@ func (s *set) validCard() card {
 	}
 	switch {
 	case partial:
-		return card{"b", "✗", "Partial run", "interrupted; " + text}
+		return card{"b", "✗", "Partial run", strings.Join(unique(stopped, 2), "; ") + "; " + text}
 	case total == 0 || aside == total:
 		return card{"b", "✗", "Not valid", text}
 	case aside > 0 || drift > 0 || s.quick():
@@ -186,6 +241,14 @@ func (s *set) validCard() card {
 		return card{"w", "≈", "Valid, with caution", text}
 	}
 	return card{"", "✓", "Valid", text}
+}
+
+// whyStopped says why a run has fewer trials than planned.
+func whyStopped(r *result.Run) string {
+	if r.Manifest.Stopped == "" {
+		return "interrupted"
+	}
+	return r.Manifest.Stopped
 }
 
 // quick says whether any run has too few blocks for intervals.

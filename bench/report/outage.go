@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -144,6 +145,19 @@ type ledger struct {
 	Rows    []ledgerRow
 }
 
+// table is the ledger without its colours.
+func (l ledger) table() Table {
+	t := Table{Head: append([]string{"guarantee"}, l.Columns...)}
+	for _, r := range l.Rows {
+		row := []string{r.Guarantee}
+		for _, c := range r.Cells {
+			row = append(row, strings.TrimSpace(c.Mark+" "+c.Text))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
 type ledgerRow struct {
 	Guarantee string
 	Cells     []ledgerCell
@@ -155,7 +169,7 @@ func (s *set) safety() ledger {
 	groups := map[string]map[string][]result.Trial{} // column → guarantee → trials
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
-			for _, t := range trials(r, c.ID) {
+			for _, t := range judged(r, c.ID) {
 				col := faultColumn(t)
 				if groups[col] == nil {
 					groups[col] = map[string][]result.Trial{}

@@ -57,9 +57,12 @@ type page struct {
 	Ledger          ledger
 	Rules           Table
 	Legend          template.HTML
+	Sent            Table
+	Errors          Table
+	Faults          Table
 	Saturation      Table
 	Thresholds      Table
-	AckMeaning      string
+	AckMeaning      []string
 	Settings        Table
 	Resolved        []resolved
 	Limits          []string
@@ -93,6 +96,11 @@ func Render(dirs []string, out, title string) error {
 			return err
 		}
 	}
+	for name, t := range p.tables() {
+		if err := os.WriteFile(to.Charts(name+".csv"), t.csv(), 0o644); err != nil {
+			return err
+		}
+	}
 	var html bytes.Buffer
 	if err := pageTemplate.Execute(&html, p); err != nil {
 		return fmt.Errorf("write the page: %w", err)
@@ -103,7 +111,7 @@ func Render(dirs []string, out, title string) error {
 
 // page assembles the parts in the order in which readers ask.
 func (s *set) page(title string) (*page, []*Chart, error) {
-	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Saturation: s.saturation(),
+	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(),
 		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend()}
 	s.head(p)
 	p.Bounds = "lowest and highest"
@@ -122,6 +130,12 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 		}
 	}
 	return p, charts, nil
+}
+
+// tables are the page's tables by the name of the CSV that holds them.
+func (p *page) tables() map[string]Table {
+	return map[string]Table{"ledger": p.Ledger.table(), "rules": p.Rules, "sent": p.Sent, "errors": p.Errors, "faults": p.Faults,
+		"saturation": p.Saturation, "thresholds": p.Thresholds, "settings": p.Settings}
 }
 
 // head fills title, subtitle, questions and commands.
@@ -273,7 +287,7 @@ func (s *set) rules() Table {
 		sum := map[key][2]int64{}
 		first := map[key]int{}
 		for _, c := range r.Manifest.Cells {
-			for _, tr := range trials(r, c.ID) {
+			for _, tr := range judged(r, c.ID) {
 				for _, x := range tr.Check.Rules {
 					k := key{c.Guarantee, x.ID}
 					v := sum[k]

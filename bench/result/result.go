@@ -25,7 +25,9 @@ type Manifest struct {
 	Command  string    `json:"command"`
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
-	Partial  bool      `json:"partial"` // interrupted before all trials ran
+	Partial  bool      `json:"partial"`           // ended before all trials ran
+	Stopped  string    `json:"stopped,omitempty"` // why it is partial
+	Planted  []string  `json:"planted,omitempty"` // faults that were planted in every broker
 	Scenario Scenario  `json:"scenario"`
 	System   System    `json:"system"`
 	Host     Host      `json:"host"`
@@ -132,7 +134,7 @@ type Usage struct {
 	Seconds     float64 `json:"seconds"`
 	Records     int64   `json:"records"` // acknowledged in it
 	WriteBytes  int64   `json:"write_bytes"`
-	CopiesAtAck int     `json:"copies_at_ack"`
+	CopiesAtAck int     `json:"copies_at_ack"` // -1: not known
 }
 
 // Trial is one run of one cell.

@@ -111,7 +111,7 @@ func lookUp(name string) (figure, bool) {
 
 // judgeExpectations decides every line. An absolute line must hold for every
 // cell, on the median over its trials (on the sum for counts, on the largest
-// for maxima). A ratio is missed only if its whole interval is on the wrong side.
+// for maxima); it is undecided where a cell has no sound trial. A ratio is missed only if its whole interval is on the wrong side.
 func judgeExpectations(lines []scenario.Expect, r *result.Run) []result.Expectation {
 	var out []result.Expectation
 	for _, e := range lines {
@@ -131,7 +131,8 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 	if !ok {
 		return undecided, "no such metric"
 	}
-	outcome = undecided
+	outcome = met
+	whole := len(r.Manifest.Cells) > 0
 	var said []string
 	for _, c := range r.Manifest.Cells {
 		var v []float64
@@ -141,18 +142,17 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 			}
 		}
 		if len(v) == 0 {
+			said, whole = append(said, cellName(c)+" not measured"), false
 			continue
 		}
 		x := fold(e.Metric, v)
 		said = append(said, cellName(c)+" "+printed(x, e.Unit))
-		if !compare(x, e.Op, e.Value) {
+		if !e.Holds(x) {
 			outcome = missed
-		} else if outcome == undecided {
-			outcome = met
 		}
 	}
-	if len(said) == 0 {
-		return undecided, "not measured"
+	if outcome == met && !whole {
+		outcome = undecided
 	}
 	return outcome, strings.Join(said, ", ")
 }
@@ -195,65 +195,76 @@ func cellName(c result.Cell) string {
 	return name
 }
 
+// pair is what both sides of a ratio must have in common.
+type pair struct {
+	block int
+	rest  string // the other swept keys with their values
+}
+
 func judgeRatio(e scenario.Expect, r *result.Run) (outcome, got string) {
 	f, ok := lookUp(e.Metric)
 	if !ok {
 		return undecided, "no such metric"
 	}
-	byBlock := func(guarantee string) map[int]float64 {
-		m := map[int]float64{}
+	side := func(value string) map[pair]float64 {
+		m := map[pair]float64{}
 		for _, c := range r.Manifest.Cells {
+			rest, ok := besides(c, value)
 			for _, t := range r.Results.Valid() {
-				if v, ok := f(t, e.Phase); ok && c.Guarantee == guarantee && t.Cell == c.ID {
-					m[t.Block] = v
+				if v, measured := f(t, e.Phase); ok && measured && v > 0 && t.Cell == c.ID {
+					m[pair{t.Block, rest}] = v
 				}
 			}
 		}
 		return m
 	}
-	a, b := byBlock(e.A), byBlock(e.B)
+	a, b := side(e.A), side(e.B)
 	var blocks []stats.Block
 	for k, v := range a {
-		if w, ok := b[k]; ok && w > 0 {
+		if w, ok := b[k]; ok {
 			blocks = append(blocks, stats.Block{A: v, B: w})
 		}
 	}
 	if len(blocks) == 0 {
-		return undecided, "no block measured both"
+		return undecided, "no block measured both above zero"
 	}
 	iv := stats.Ratio(blocks, r.Manifest.Scenario.Seed)
 	got = fmt.Sprintf("%.3f [%.3f, %.3f] over %d blocks", iv.Center, iv.Lo, iv.Hi, iv.N)
 	switch {
-	case compare(iv.Center, e.Op, e.Value):
+	case e.Holds(iv.Center):
 		return met, got
-	case compare(iv.Lo, e.Op, e.Value) || compare(iv.Hi, e.Op, e.Value):
+	case e.Holds(iv.Lo) || e.Holds(iv.Hi):
 		return undecided, got
 	}
 	return missed, got
 }
 
-func compare(x float64, op string, y float64) bool {
-	switch op {
-	case "<":
-		return x < y
-	case "<=":
-		return x <= y
-	case ">":
-		return x > y
-	case ">=":
-		return x >= y
-	case "==":
-		return x == y
-	case "!=":
-		return x != y
+// besides says whether a cell has the value on one of its swept keys, and what
+// its other swept keys are.
+func besides(c result.Cell, value string) (rest string, ok bool) {
+	ok = c.Guarantee == value
+	on := "guarantee"
+	for k, v := range c.Sweep {
+		if !ok && v == value {
+			on, ok = k, true
+		}
 	}
-	panic("suite: operator " + op + " passed validation")
+	var others []string
+	for k, v := range c.Sweep {
+		if k != on {
+			others = append(others, k+"="+v)
+		}
+	}
+	sort.Strings(others)
+	return strings.Join(others, " "), ok
 }
 
 func printed(v float64, u scenario.Unit) string {
 	switch u {
 	case scenario.UnitSeconds:
 		return time.Duration(v * float64(time.Second)).Round(10 * time.Microsecond).String()
+	case scenario.UnitBytes:
+		return fmt.Sprintf("%.1f MiB", v/(1<<20))
 	case scenario.UnitRate:
 		return fmt.Sprintf("%.0f/s", v)
 	}

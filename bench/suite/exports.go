@@ -60,7 +60,9 @@ type junitMessage struct {
 	Message string `xml:"message,attr"`
 }
 
-// writeJUnit gives each rule of each trial and each threshold a test case.
+// writeJUnit gives each trial, each of its rules and each threshold a test case.
+// A trial that could not be judged fails, unless all that was missing is a fault
+// which this machine cannot inject.
 func writeJUnit(r *result.Run) error {
 	s := junitSuite{Name: r.Manifest.Scenario.Name}
 	add := func(class, name string, failed, skipped bool, why string) {
@@ -77,8 +79,10 @@ func writeJUnit(r *result.Run) error {
 		s.Cases = append(s.Cases, c)
 	}
 	for _, t := range r.Results.Trials {
+		doubtful := t.Check.Status == check.Inconclusive
+		add(t.ID, "could be judged", doubtful && !skippedOnly(t), doubtful, strings.Join(t.Check.Reasons, "; "))
 		for _, x := range t.Check.Rules {
-			add(t.ID, x.ID+" "+x.Name, x.Status == check.Violated, x.Status == check.Inconclusive, fmt.Sprintf("%d of %d %s", x.Count, x.Denominator, x.Of))
+			add(t.ID, x.ID+" "+x.Name, x.Status == check.Violated && !x.Tolerated, x.Status == check.Inconclusive, fmt.Sprintf("%d of %d %s", x.Count, x.Denominator, x.Of))
 		}
 	}
 	for _, e := range r.Results.Expectations {

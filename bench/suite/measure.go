@@ -113,13 +113,23 @@ func (t *oneTrial) usage() result.Usage {
 	return u
 }
 
-// copies is how many copies exist when a record is acknowledged.
+// copies is how many copies exist when a record is acknowledged, by the setting
+// that the clients used; -1 where it depends on a system that is not ours.
 func (t *oneTrial) copies() int {
-	if t.cell.Guarantee == scenario.AtMostOnce {
-		return 1
+	for _, x := range t.outcome.Settings {
+		if x.Key != "acks" {
+			continue
+		}
+		switch {
+		case x.Value == "0":
+			return 0
+		case x.Value == "1":
+			return 1
+		case t.cell.Target.System == "gopherlog":
+			return max(t.cell.Target.ReplicationFactor/2+1, t.cell.Target.MinInsyncReplicas)
+		}
 	}
-	rf := t.cell.Target.ReplicationFactor
-	return max(rf/2+1, t.cell.Target.MinInsyncReplicas)
+	return -1
 }
 
 // between interpolates a node's counters to a span.

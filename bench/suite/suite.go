@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sort"
 	"time"
 
 	"gopherlog/bench/check"
@@ -65,8 +66,9 @@ type Progress interface {
 var ErrEnvironment = errors.New("the environment is not usable")
 
 // Run executes every trial and leaves a complete run directory, also when ctx
-// ends early: then the manifest says partial. The error says why no results
-// exist; missed thresholds and violations are results, not errors.
+// ends early or a trial cannot be run: then the manifest says partial, and why.
+// Missed thresholds and violations are results, not errors. With an error, the
+// run holds what was judged before it; it is nil where nothing was.
 func Run(ctx context.Context, cfg Config) (*result.Run, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -82,10 +84,12 @@ func Run(ctx context.Context, cfg Config) (*result.Run, error) {
 	if err := s.begin(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
-	if err := s.trials(ctx); err != nil {
-		return nil, err
+	failed := s.trials(ctx)
+	r, err := s.finish(ctx)
+	if failed != nil && len(s.results.Trials) == 0 {
+		return nil, failed
 	}
-	return s.finish(ctx)
+	return r, errors.Join(failed, err)
 }
 
 type run struct {
@@ -103,31 +107,42 @@ func (s *run) trials(ctx context.Context) error {
 	var longest time.Duration
 	for i, o := range order {
 		if ctx.Err() != nil {
-			s.manifest.Partial = true
+			s.stop(interrupted)
 			return nil
 		}
 		newBlock := i == 0 || order[i-1].Block != o.Block
 		if newBlock && i > 0 && time.Now().Add(longest*time.Duration(len(s.cells))).After(deadline) {
-			s.Progress.Note(fmt.Sprintf("runs.max_time %s reached: block %d and later are not begun", s.Scenario.Runs.MaxTime, o.Block+1))
-			s.manifest.Partial = true
+			s.stop(fmt.Sprintf("runs.max_time %s reached: block %d and later were not begun", s.Scenario.Runs.MaxTime, o.Block+1))
+			s.Progress.Note(s.manifest.Stopped)
 			return nil
 		}
 		began := time.Now()
 		s.Progress.TrialStarts(i+1, len(order), s.cells[o.Cell], o.Block)
 		t, err := s.trial(ctx, s.cells[o.Cell], o, i)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil: // the interrupt came before the load began
+			s.stop(interrupted)
+			return nil
+		case err != nil:
+			s.stop(fmt.Sprintf("trial %d of %d could not be run: %v", i+1, len(order), err))
 			return err
 		}
 		s.results.Trials = append(s.results.Trials, *t)
 		longest = max(longest, time.Since(began))
 		s.Progress.TrialEnds(*t, time.Since(began), longest*time.Duration(len(order)-i-1))
 		if err := s.dir.WriteResults(&s.results); err != nil {
-			return err
+			s.stop(err.Error())
+			return fmt.Errorf("%w: %w", ErrEnvironment, err)
 		}
 		pause(ctx, s.Scenario.Runs.Cooldown, i+1 < len(order))
 	}
 	return nil
 }
+
+const interrupted = "interrupted"
+
+// stop says that no more trials will run, and why.
+func (s *run) stop(why string) { s.manifest.Partial, s.manifest.Stopped = true, why }
 
 func pause(ctx context.Context, d time.Duration, more bool) {
 	if !more {
@@ -155,6 +170,7 @@ func (s *run) begin() error {
 	for _, e := range s.Scenario.Expect {
 		s.manifest.Scenario.Expect = append(s.manifest.Scenario.Expect, e.Raw)
 	}
+	s.manifest.Planted = s.planted()
 	for _, c := range s.cells {
 		s.manifest.Cells = append(s.manifest.Cells, cellOf(c))
 	}
@@ -167,6 +183,19 @@ func (s *run) begin() error {
 		s.manifest.Host.Namespace = s.NetReason
 	}
 	return s.dir.WriteManifest(&s.manifest)
+}
+
+// planted lists what Config asks to break in every broker.
+func (s *run) planted() []string {
+	var out []string
+	if s.Sabotage.Name != "" {
+		out = append(out, s.Sabotage.Name)
+	}
+	for name, action := range s.Failpoints {
+		out = append(out, name+"="+action)
+	}
+	sort.Strings(out)
+	return out
 }
 
 func cellOf(c scenario.Cell) result.Cell {
@@ -186,15 +215,18 @@ func cellID(c scenario.Cell) string { return fmt.Sprintf("c%02d", c.Index+1) }
 // finish judges the whole run and writes what remains.
 func (s *run) finish(ctx context.Context) (*result.Run, error) {
 	s.manifest.Finished = time.Now()
-	s.manifest.Partial = s.manifest.Partial || ctx.Err() != nil
-	r := &result.Run{Dir: *s.dir, Manifest: s.manifest, Results: s.results}
+	if ctx.Err() != nil {
+		s.stop(interrupted)
+	}
+	r := &result.Run{Dir: *s.dir, Manifest: s.manifest, Results: s.results} // the manifest after its last change
 	r.Results.Verdict = verdictOf(s.results.Trials)
 	r.Results.Expectations = judgeExpectations(s.Scenario.Expect, r)
 	r.Results.ExitCode = exitCode(r)
-	if err := errors.Join(s.dir.WriteManifest(&r.Manifest), s.dir.WriteResults(&r.Results), writeExports(r)); err != nil {
-		return nil, err
+	err := errors.Join(s.dir.WriteManifest(&r.Manifest), s.dir.WriteResults(&r.Results), writeExports(r), os.RemoveAll(filepath.Join(s.dir.Path, "data")))
+	if err != nil {
+		err = fmt.Errorf("%w: leave the results: %w", ErrEnvironment, err)
 	}
-	return r, os.RemoveAll(filepath.Join(s.dir.Path, "data"))
+	return r, err
 }
 
 // verdictOf is the worst verdict of all trials.
@@ -288,8 +320,9 @@ func (silent) Note(string)                                          {}
 // controlled says whether the brokers need their test-control port.
 func (s *run) controlled() bool { return s.Sabotage.Name != "" || len(s.Failpoints) > 0 }
 
-// newTarget makes the trial's target; nothing runs yet.
-func (s *run) newTarget(c scenario.Cell, dataDir string) (target.Target, error) {
+// newTarget makes the trial's target; nothing runs yet. What its nodes print is
+// kept in the run directory from the first line on.
+func (s *run) newTarget(c scenario.Cell, id, dataDir string) (target.Target, error) {
 	if c.Target.System == "external" {
 		return target.NewExternal(c.Target.External.Bootstrap), nil
 	}
@@ -301,6 +334,6 @@ func (s *run) newTarget(c scenario.Cell, dataDir string) (target.Target, error) 
 		}
 		settings[k] = plain
 	}
-	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir,
+	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir, Logs: s.dir.Logs(id + "-"),
 		Settings: settings, Control: s.controlled()})
 }

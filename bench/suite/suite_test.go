@@ -17,8 +17,8 @@ import (
 	"gopherlog/bench/target"
 )
 
-// runOn runs a scenario text against an in-process fake of Kafka.
-func runOn(t *testing.T, body string) *result.Run {
+// onFake is an in-process fake of Kafka, and a run of a scenario text against it.
+func onFake(t *testing.T, body string) (addrs []string, cfg Config) {
 	t.Helper()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(3))
 	if err != nil {
@@ -34,7 +34,13 @@ func runOn(t *testing.T, body string) *result.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(t.Context(), Config{Scenario: sc, File: file, Out: filepath.Join(t.TempDir(), "run"), NetReason: "a test"})
+	return fake.ListenAddrs(), Config{Scenario: sc, File: file, Out: filepath.Join(t.TempDir(), "run"), NetReason: "a test"}
+}
+
+func runOn(t *testing.T, body string) *result.Run {
+	t.Helper()
+	_, cfg := onFake(t, body)
+	r, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,5 +131,58 @@ func TestUsageIsInterpolatedToTheSpan(t *testing.T) {
 	cpu, written := between(ss, t0.Add(1500*time.Millisecond), t0.Add(3500*time.Millisecond))
 	if cpu != 200*time.Millisecond || written != 20 {
 		t.Errorf("got %s and %d bytes, want 200ms and 20", cpu, written)
+	}
+}
+
+func TestThresholdIsNotMetWhereACellHasNoSoundTrial(t *testing.T) {
+	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{{ID: "a"}, {ID: "b"}}}}
+	r.Results.Trials = []result.Trial{{Cell: "a", Achieved: 10}, {Cell: "b", Achieved: 10, Invalid: []string{"too late"}}}
+	for limit, want := range map[float64]string{5: undecided, 20: missed} {
+		e := scenario.Expect{Metric: "throughput", Op: ">", Value: limit}
+		if got, said := judgeAbsolute(e, r); got != want || !strings.Contains(said, "not measured") {
+			t.Errorf("throughput > %g: %s (%s), want %s", limit, got, said, want)
+		}
+	}
+}
+
+func TestRatioComparesCellsThatDifferInItsKeyAlone(t *testing.T) {
+	r := &result.Run{}
+	for i, g := range []string{"idempotent", "at_least_once"} {
+		for j, rate := range []string{"1k/s", "2k/s"} {
+			id := g + rate
+			r.Manifest.Cells = append(r.Manifest.Cells, result.Cell{ID: id, Guarantee: g, Sweep: map[string]string{"guarantee": g, "load.rate": rate}})
+			for block := range 3 {
+				r.Results.Trials = append(r.Results.Trials, result.Trial{Cell: id, Block: block, Achieved: float64((i + 1) * (3*j + 1))})
+			}
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want float64
+	}{{"idempotent", "at_least_once", 0.5}, {"2k/s", "1k/s", 4}} {
+		e := scenario.Expect{Metric: "throughput", A: c.a, B: c.b, Op: "==", Value: c.want}
+		if got, said := judgeRatio(e, r); got != met || !strings.Contains(said, "over 6 blocks") {
+			t.Errorf("ratio(throughput, %s, %s): %s (%s), want %g", c.a, c.b, got, said, c.want)
+		}
+	}
+	zero := scenario.Expect{Metric: "lost", A: "idempotent", B: "at_least_once", Op: "<", Value: 1}
+	if got, _ := judgeRatio(zero, r); got != undecided {
+		t.Errorf("a ratio of zeros is %s", got)
+	}
+}
+
+func TestJUnitFailsWhatCouldNotBeJudgedAndNotWhatIsTolerated(t *testing.T) {
+	r := &result.Run{Dir: result.Dir{Path: t.TempDir()}}
+	tolerated := check.RuleResult{ID: "A4", Status: check.Violated, Tolerated: true}
+	r.Results.Trials = []result.Trial{
+		{ID: "x", Check: check.Verdict{Status: check.Pass, Rules: []check.RuleResult{tolerated}}},
+		{ID: "y", Check: check.Verdict{Status: check.Inconclusive, Reasons: []string{"the trial was interrupted"}}},
+	}
+	if err := writeJUnit(r); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(r.File(result.JUnitFile))
+	if text := string(b); err != nil || !strings.Contains(text, `failures="1" skipped="0"`) || !strings.Contains(text, "the trial was interrupted") {
+		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -1,0 +1,156 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopherlog/bench/result"
+)
+
+// ackMeaning says for each run's system, a sentence for each setting of acks, how
+// many copies exist where when a producer is answered.
+func (s *set) ackMeaning() []string {
+	var out []string
+	for _, r := range s.runs {
+		sys := r.Manifest.System
+		by := map[string][]string{} // acks → guarantees
+		for _, g := range s.guarantees() {
+			for _, c := range cells(r, g) {
+				if a := acksOf(c); !slices.Contains(by[a], look(g).Label) {
+					by[a] = append(by[a], look(g).Label)
+				}
+			}
+		}
+		for _, acks := range keysOf(by) {
+			out = append(out, fmt.Sprintf("acks=%s (%s): %s", acks, strings.Join(by[acks], ", "), meaning(sys, acks)))
+		}
+	}
+	return unique(out, len(out))
+}
+
+// acksOf is the setting that a cell's clients used.
+func acksOf(c result.Cell) string {
+	if a := c.Client["acks"]; a != "" {
+		return a
+	}
+	if c.Guarantee == "at_most_once" {
+		return "1"
+	}
+	return "all"
+}
+
+func meaning(sys result.System, acks string) string {
+	switch acks {
+	case "0":
+		return "no broker has been heard of when a record counts as acknowledged."
+	case "1":
+		return "one copy exists when a record is acknowledged, the leader's; if it fails before it is copied, the record is gone."
+	}
+	if sys.Name != "gopherlog" {
+		return fmt.Sprintf("the copies that the system holds in sync; it was run by somebody else, and its durability is not known here. Asked for: replication factor %d, min.insync.replicas %d.",
+			sys.ReplicationFactor, sys.MinInsync)
+	}
+	where := "in the page caches of the nodes: a power loss of a majority at once may lose them"
+	if sys.Tier == "T2" {
+		where = "synced to the disks of the nodes"
+	}
+	return fmt.Sprintf("%d of %d copies exist when a record is acknowledged, %s (tier %s).", max(sys.ReplicationFactor/2+1, sys.MinInsync), sys.ReplicationFactor, where, sys.Tier)
+}
+
+func copiesOf(n int) string {
+	if n < 0 {
+		return "not known"
+	}
+	return fmt.Sprint(n)
+}
+
+// settings lists client settings by guarantee, and the topics' effective ones.
+// Where cells of a guarantee differ, all values stand.
+func (s *set) settings() Table {
+	values := map[string]map[string][]string{} // key → guarantee → values
+	note := func(key, g, value string) {
+		if values[key] == nil {
+			values[key] = map[string][]string{}
+		}
+		if !slices.Contains(values[key][g], value) {
+			values[key][g] = append(values[key][g], value)
+		}
+	}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			for k, v := range c.Client {
+				if _, deviates := c.Deviates[k]; deviates {
+					v += " (deviates from the guarantee's table)"
+				}
+				note(k, c.Guarantee, v)
+			}
+			for k, v := range r.Manifest.System.Effective {
+				note("topic: "+k, c.Guarantee, v)
+			}
+		}
+	}
+	t := Table{Head: []string{"setting"}}
+	for _, g := range s.guarantees() {
+		t.Head = append(t.Head, look(g).Label)
+	}
+	for _, k := range keysOf(values) {
+		row := []string{k}
+		for _, g := range s.guarantees() {
+			row = append(row, strings.Join(values[k][g], " | "))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// limits lists what the figures cannot say, from what the runs recorded.
+func (s *set) limits() []string {
+	var out []string
+	for _, r := range s.runs {
+		h, sys := r.Manifest.Host, r.Manifest.System
+		out = append(out,
+			fmt.Sprintf("One host, loopback: brokers and load client share %d cores (%s, %s). Ratios within a run hold; absolute figures are this machine's.", h.Cores, h.CPU, h.Kernel),
+			fmt.Sprintf("Durability tier %s only. Data on %s.", sys.Tier, h.Filesystem))
+	}
+	for _, r := range s.runs {
+		out = append(out, limitsOf(r)...)
+	}
+	if s.quick() {
+		out = append(out, "Fewer than six blocks: bars and bands show the lowest and highest trial, which is no confidence interval.")
+	}
+	for _, r := range s.runs {
+		m := r.Manifest
+		out = append(out, fmt.Sprintf("%s, %s, %s %s.", m.Host.OS, m.Host.Go, systemName(m.System), m.System.Version))
+	}
+	return unique(out, len(out))
+}
+
+func limitsOf(r *result.Run) []string {
+	m := r.Manifest
+	out := []string{fmt.Sprintf("%s: one synced write of 4 KiB took %.2f ms at the median before the run.", m.Scenario.Name, m.Host.FsyncP50)}
+	if len(m.Planted) > 0 {
+		out = append(out, fmt.Sprintf("%s: planted in every broker on purpose: %s.", m.Scenario.Name, strings.Join(m.Planted, ", ")))
+	}
+	var skipped, aside []string
+	for _, t := range r.Results.Trials {
+		for _, e := range t.Faults {
+			if e.Skipped {
+				skipped = append(skipped, e.Error)
+			}
+		}
+		if len(t.Invalid) > 0 {
+			aside = append(aside, fmt.Sprintf("%s (%s)", t.ID, strings.Join(t.Invalid, "; ")))
+		}
+	}
+	for _, why := range unique(skipped, len(skipped)) {
+		out = append(out, fmt.Sprintf("%s: a fault was %s.", m.Scenario.Name, why))
+	}
+	if len(aside) > 0 {
+		out = append(out, fmt.Sprintf("%s: latency and rates of %d of %d trials are set aside (their records were judged): %s.", m.Scenario.Name, len(aside), len(r.Results.Trials), strings.Join(aside, ", ")))
+	}
+	if m.Partial {
+		out = append(out, fmt.Sprintf("%s has fewer trials than planned: %s.", m.Scenario.Name, whyStopped(r)))
+	}
+	return out
+}
