@@ -21,6 +21,8 @@ const (
 	lull = 50 * time.Millisecond
 	// freshPatience multiplies the head starts in a new group: its first replica may still be creating many others.
 	freshPatience = 4
+	// busyPatience is for how long another replica's campaign is waited for: on busy cores an election is slow.
+	busyPatience = time.Second
 	// askTimeout bounds one question to one peer.
 	askTimeout = 200 * time.Millisecond
 )
@@ -110,6 +112,9 @@ func (e *elector) decide(p *Partition, el *election, answers []answer, v *view, 
 	for _, a := range answers {
 		if !a.held {
 			continue
+		}
+		if a.busy && now.Sub(el.since) < busyPatience {
+			return // two campaigns at once would cost each other the votes
 		}
 		if !a.led {
 			without++

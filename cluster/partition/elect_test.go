@@ -21,6 +21,7 @@ type fakeNet struct {
 	leads   map[rpc.NodeID]rpc.ServerID        // what a peer answers for every group it holds
 	missing map[rpc.NodeID]bool                // peers that do not hold the groups
 	last    map[rpc.NodeID][2]uint64           // term and index of the last entry
+	busy    map[rpc.NodeID]bool                // peers that campaign
 	self    rpc.ServerID
 	calls   atomic.Int32
 	asked   chan rpc.ServerID
@@ -40,6 +41,9 @@ func (n *fakeNet) Call(_ context.Context, to rpc.NodeID, _ string, request []byt
 		flags := byte(flagHeld)
 		if n.leads[to] != "" && n.leads[to] != n.self {
 			flags |= flagLed
+		}
+		if n.busy[to] {
+			flags |= flagBusy
 		}
 		if n.missing[to] {
 			flags = 0
@@ -223,6 +227,20 @@ func TestTheLongestLogCampaigns(t *testing.T) {
 			}
 			w.m.wg.Wait()
 		})
+	}
+}
+
+// On busy cores an election takes long; a second campaign would take the first one's votes, and both would begin again.
+func TestACampaignUnderWayIsWaitedFor(t *testing.T) {
+	w := watch(t, 3)
+	w.follow(servers(3)[0])
+	w.reportDead(1, 2, 3)
+	w.net.busy = map[rpc.NodeID]bool{2: true}
+	if n := w.after(busyPatience - electEvery); n != 0 {
+		t.Fatalf("%d campaigns beside another one", n)
+	}
+	if n := w.after(2 * electEvery); n != 1 {
+		t.Fatalf("%d campaigns, want 1: patience ends", n)
 	}
 }
 
