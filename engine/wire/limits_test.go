@@ -3,8 +3,10 @@ package wire
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -182,4 +184,27 @@ func TestFramesLargerThanNodeBudgetGetThroughOneByOne(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+}
+
+func TestFloodOfGarbageIsNotAFloodOfLogLines(t *testing.T) {
+	var lines lineCounter
+	s := start(t, Config{Handler: echo, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	const n = 100
+	began := time.Now()
+	for range n {
+		c := dial(t, s)
+		send(t, c, []byte("GET / HTTP/1.1\r\n\r\n"))
+		c.Close()
+	}
+	eventually(t, "all are counted", func() bool { return s.Stats().BadFrames == n })
+	if most := int64(dropsLogged) * (2 + int64(time.Since(began)/time.Second)); lines.n.Load() > most || lines.n.Load() == 0 {
+		t.Fatalf("%d connections dropped made %d log lines, want 1 to %d", n, lines.n.Load(), most)
+	}
+}
+
+type lineCounter struct{ n atomic.Int64 }
+
+func (l *lineCounter) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
 }

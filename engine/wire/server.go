@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -24,6 +23,8 @@ type Server struct {
 	epoch  time.Time
 	stats  counters
 	wg     sync.WaitGroup
+
+	logSecond, logLines atomic.Int64 // for mayLog
 
 	mu      sync.Mutex
 	conns   map[*Conn]struct{}
@@ -135,6 +136,8 @@ func (s *Server) serve(nc net.Conn) {
 		nc.Close()
 		if !closed {
 			s.stats.refusedConns.Add(1)
+		}
+		if !closed && s.mayLog() {
 			s.log.Warn("connection refused: too many", "limit", s.limits.MaxConns, "client", nc.RemoteAddr())
 		}
 		return
@@ -159,10 +162,24 @@ func (s *Server) forget(c *Conn, reason error) {
 		s.stats.badFrames.Add(1)
 	case errors.Is(reason, ErrDeadline):
 		s.stats.overdue.Add(1)
-	case errors.Is(reason, io.EOF), errors.Is(reason, net.ErrClosed), errors.Is(reason, ErrClosed):
+	default: // the client went away, or this server does
+		s.log.Debug("connection closed", "client", c.RemoteAddr(), "reason", reason)
 		return
 	}
-	s.log.Info("connection dropped", "client", c.RemoteAddr(), "reason", reason)
+	if s.mayLog() {
+		s.log.Info("connection dropped", "client", c.RemoteAddr(), "reason", reason)
+	}
+}
+
+// dropsLogged is how many dropped connections a second are named in the log; Stats counts all.
+const dropsLogged = 5
+
+func (s *Server) mayLog() bool {
+	second := s.nanos() / int64(time.Second)
+	if s.logSecond.Swap(second) != second {
+		s.logLines.Store(0)
+	}
+	return s.logLines.Add(1) <= dropsLogged
 }
 
 // watch closes connections that overstay a deadline. One pass over all of them now and then replaces two

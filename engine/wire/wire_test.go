@@ -259,8 +259,8 @@ func TestResponseIsFreedOnceWhenItsConnectionCloses(t *testing.T) {
 		send(t, c, append(frame(0, 1, nil), frame(0, 2, nil)...))
 		var freed [2]atomic.Int32
 		var wg sync.WaitGroup
-		for i := range freed {
-			r := <-reqs
+		both := [2]*Request{<-reqs, <-reqs}
+		for i, r := range both {
 			if i == 0 {
 				wg.Go(func() { r.Conn.Close(nil) })
 			}
