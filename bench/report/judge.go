@@ -178,24 +178,29 @@ func verdictCard(trials int, v judgement, excepted bool, text string) card {
 }
 
 func (s *set) thresholdCard() card {
-	met, total := 0, 0
-	var missed, all []string
+	met, missed, total := 0, 0, 0
+	var open, all []string
 	for _, r := range s.runs {
 		for _, e := range r.Results.Expectations {
 			total++
 			all = append(all, e.Line)
-			if e.Outcome == "met" {
+			switch e.Outcome {
+			case "met":
 				met++
-			} else {
-				missed = append(missed, fmt.Sprintf("%s: %s, %s", e.Line, e.Outcome, e.Got))
+				continue
+			case "missed":
+				missed++
 			}
+			open = append(open, fmt.Sprintf("%s: %s, %s", e.Line, e.Outcome, e.Got))
 		}
 	}
 	switch {
 	case total == 0:
 		return card{"w", "≈", "No threshold set", "the scenarios have no expect lines"}
+	case missed > 0:
+		return card{"b", "✗", fmt.Sprintf("Thresholds %d of %d", met, total), strings.Join(open, "; ")}
 	case met < total:
-		return card{"b", "✗", fmt.Sprintf("Thresholds %d of %d", met, total), strings.Join(missed, "; ")}
+		return card{"w", "?", fmt.Sprintf("Thresholds %d of %d, %d undecided", met, total, total-met), strings.Join(open, "; ")}
 	}
 	if len(all) > 3 {
 		all = append(all[:3], "…")

@@ -8,25 +8,30 @@ import (
 	"gopherlog/bench/result"
 )
 
-// ackMeaning says for each run's system, a sentence for each setting of acks, how
-// many copies exist where when a producer is answered.
+// ackMeaning says, a sentence for each setting of acks on each system, how many
+// copies exist where when a producer is answered.
 func (s *set) ackMeaning() []string {
-	var out []string
-	for _, r := range s.runs {
-		sys := r.Manifest.System
-		by := map[string][]string{} // acks → guarantees
-		for _, g := range s.guarantees() {
+	type promise struct{ acks, text string }
+	by := map[promise][]string{} // guarantees
+	var order []promise
+	for _, g := range s.guarantees() {
+		for _, r := range s.runs {
 			for _, c := range cells(r, g) {
-				if a := acksOf(c); !slices.Contains(by[a], look(g).Label) {
-					by[a] = append(by[a], look(g).Label)
+				p := promise{acksOf(c), meaning(r.Manifest.System, acksOf(c))}
+				if by[p] == nil {
+					order = append(order, p)
+				}
+				if !slices.Contains(by[p], look(g).Label) {
+					by[p] = append(by[p], look(g).Label)
 				}
 			}
 		}
-		for _, acks := range keysOf(by) {
-			out = append(out, fmt.Sprintf("acks=%s (%s): %s", acks, strings.Join(by[acks], ", "), meaning(sys, acks)))
-		}
 	}
-	return unique(out, len(out))
+	var out []string
+	for _, p := range order {
+		out = append(out, fmt.Sprintf("acks=%s (%s): %s", p.acks, strings.Join(by[p], ", "), p.text))
+	}
+	return out
 }
 
 // acksOf is the setting that a cell's clients used.

@@ -129,7 +129,7 @@ func strip(c draw.Canvas, tx func(float64) vg.Length, y vg.Length, v []float64, 
 	for _, x := range sorted {
 		c.DrawGlyph(g, vg.Point{X: tx(math.Max(x, 0.001)), Y: y})
 	}
-	m := tx(math.Max(sorted[len(sorted)/2], 0.001))
+	m := tx(math.Max((sorted[(len(sorted)-1)/2]+sorted[len(sorted)/2])/2, 0.001))
 	c.StrokeLine2(draw.LineStyle{Color: g.Color, Width: vg.Points(2)}, m, y-5, m, y+5)
 }
 

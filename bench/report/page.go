@@ -122,9 +122,13 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 		return nil, nil, err
 	}
 	var charts []*Chart
+	used := map[string]int{} // two runs may draw the same chart: their files must not overwrite each other
 	for _, group := range [][]*Chart{p.Prices, p.Latency, p.Timelines, {p.Gaps}} {
 		for _, c := range group {
 			if c != nil {
+				if used[c.ID]++; used[c.ID] > 1 {
+					c.ID = fmt.Sprintf("%s-%d", c.ID, used[c.ID])
+				}
 				charts = append(charts, c)
 			}
 		}
@@ -235,6 +239,9 @@ func (s *set) timelines(p *page, r *result.Run, gs []string) error {
 			chart, err := timeline(r, c, middleTrial(ts))
 			if err != nil {
 				return err
+			}
+			if len(s.runs) > 1 {
+				chart.Title += ": " + r.Manifest.Scenario.Name
 			}
 			p.Timelines = append(p.Timelines, chart)
 		}

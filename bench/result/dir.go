@@ -87,22 +87,24 @@ func replace(path string, b []byte) error {
 func (d *Dir) writeTrials(r *Results) error {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"trial", "cell", "block", "order", "offered_per_s", "achieved_per_s", "acked", "failed", "unknown",
-		"late", "shed", "ack_p50_ms", "ack_p99_ms", "visible_p50_ms", "visible_p99_ms", "broker_cpu_us_per_record", "verdict", "set_aside"})
+	_ = w.Write([]string{"trial", "cell", "block", "order", "offered_per_s", "achieved_per_s", "sent", "acked", "failed", "unknown",
+		"late", "shed", "read", "lost", "duplicates", "unseen", "expired", "ack_p50_ms", "ack_p99_ms", "visible_p50_ms", "visible_p99_ms",
+		"broker_cpu_us_per_record", "client_cpu_us_per_record", "broker_rss_bytes", "copies_at_ack", "verdict", "set_aside"})
 	for _, t := range r.Trials {
 		ack, vis := t.Latency["ack"]["steady"], t.Latency["visible"]["steady"]
-		cpu := 0.0
-		if t.Usage.Records > 0 {
-			cpu = t.Usage.BrokerCPU * 1e6 / float64(t.Usage.Records)
-		}
+		per := 1e6 / float64(max(t.Usage.Records, 1))
+		n, total := t.Counts, t.Check.Totals
 		_ = w.Write([]string{t.ID, t.Cell, strconv.Itoa(t.Block), strconv.Itoa(t.Order), num(t.Offered), num(t.Achieved),
-			strconv.FormatInt(t.Counts.Acked, 10), strconv.FormatInt(t.Counts.Failed, 10), strconv.FormatInt(t.Counts.Unknown, 10),
-			strconv.FormatInt(t.Counts.Late, 10), strconv.FormatInt(t.Counts.Shed, 10),
-			num(ack.P50), num(ack.P99), num(vis.P50), num(vis.P99), num(cpu), string(t.Check.Status), strings.Join(t.Invalid, "; ")})
+			whole(n.Sent), whole(n.Acked), whole(n.Failed), whole(n.Unknown), whole(n.Late), whole(n.Shed), whole(n.Delivered),
+			whole(total.Lost), whole(total.Duplicates), whole(total.Unseen), whole(total.Expired),
+			num(ack.P50), num(ack.P99), num(vis.P50), num(vis.P99), num(t.Usage.BrokerCPU * per), num(t.Usage.ClientCPU * per),
+			whole(t.Usage.BrokerRSS), strconv.Itoa(t.Usage.CopiesAtAck), string(t.Check.Status), strings.Join(t.Invalid, "; ")})
 	}
 	w.Flush()
 	return replace(d.File(TrialsFile), []byte(b.String()))
 }
+
+func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
 func num(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
 

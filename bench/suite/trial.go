@@ -348,7 +348,7 @@ func (t *oneTrial) tooLate() []string {
 	late, ok := t.outcome.Late.Range(from, to).Percentile(99)
 	ack, ok2 := t.outcome.Ack.Range(from, to).Percentile(99)
 	if ok && ok2 && late > latenessFree && float64(late) > latenessPart*float64(ack) {
-		return []string{fmt.Sprintf("the load client fell behind its schedule: slot lateness p99 %s, more than %.0f %% of the ack p99 %s", late, latenessPart*100, ack)}
+		return []string{fmt.Sprintf("the load client fell behind its schedule: slot lateness p99 %s, more than %.0f %% of the ack p99 %s", late.Round(10*time.Microsecond), latenessPart*100, ack.Round(10*time.Microsecond))}
 	}
 	return nil
 }

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/fault"
+	"gopherlog/bench/result"
+)
+
+// oneRun is a set of one run of one cell with these trials.
+func oneRun(guarantee string, ts ...result.Trial) *set {
+	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{{ID: "a", Guarantee: guarantee, Model: "open", Rate: 1000}}}}
+	for _, t := range ts {
+		t.Cell = "a"
+		r.Results.Trials = append(r.Results.Trials, t)
+	}
+	return &set{runs: []*result.Run{r}}
+}
+
+func allRules(change func(*check.RuleResult)) []check.RuleResult {
+	var out []check.RuleResult
+	for _, id := range check.RuleIDs() {
+		r := check.RuleResult{ID: id, Status: check.Pass, Demand: check.MustBeZero, Denominator: 1000}
+		change(&r)
+		out = append(out, r)
+	}
+	return out
+}
+
+func passed() result.Trial {
+	return result.Trial{Check: check.Verdict{Status: check.Pass, Totals: check.Totals{Acked: 1000}, Rules: allRules(func(*check.RuleResult) {})}}
+}
+
+func TestOnlyATrialThatWasJudgedWholeIsHeld(t *testing.T) {
+	lostOne := func(r *check.RuleResult) {
+		if r.ID == "A4" {
+			r.Status, r.Count = check.Violated, 1
+		}
+	}
+	violated := passed()
+	violated.Check.Status, violated.Check.Rules = check.Violated, allRules(lostOne)
+	aside := violated
+	aside.Invalid = []string{"too late"}
+	tolerated := violated
+	tolerated.Check.Status, tolerated.Check.Totals.Lost = check.Pass, 1
+	tolerated.Check.Rules = allRules(func(r *check.RuleResult) { lostOne(r); r.Tolerated = r.ID == "A4" })
+	without := passed()
+	without.Check.Rules = without.Check.Rules[1:]
+	doubted := passed()
+	doubted.Check.Status = check.Inconclusive
+	for name, c := range map[string]struct {
+		s          *set
+		head, mark string
+	}{
+		"passed":                       {oneRun("idempotent", passed()), "Delivery held", "✓"},
+		"violated":                     {oneRun("idempotent", passed(), violated), "Delivery did not hold", "✗"},
+		"violated in one set aside":    {oneRun("idempotent", passed(), aside), "Delivery did not hold", "✗"},
+		"tolerated":                    {oneRun("idempotent", tolerated), "Delivery held, with exceptions", "?"},
+		"a rule left out":              {oneRun("idempotent", without), "Delivery held, with exceptions", "?"},
+		"inconclusive":                 {oneRun("idempotent", passed(), doubted), "1 of 2 trials inconclusive", "?"},
+		"nothing ran":                  {oneRun("idempotent"), "Nothing was judged", ""},
+		"inconclusive and a violation": {oneRun("idempotent", doubted, violated), "Delivery did not hold", "✗"},
+	} {
+		if got := c.s.deliveryCard(); got.Head != c.head {
+			t.Errorf("%s: the card says %q, want %q", name, got.Head, c.head)
+		}
+		if l := c.s.safety(); c.mark != "" && (len(l.Rows) != 1 || l.Rows[0].Cells[0].Mark != c.mark) {
+			t.Errorf("%s: the ledger says %+v, want %s", name, l.Rows, c.mark)
+		}
+	}
+}
+
+func TestUndecidedThresholdIsNeitherMetNorMissed(t *testing.T) {
+	s := oneRun("idempotent", passed())
+	s.runs[0].Results.Expectations = []result.Expectation{{Line: "x", Outcome: "met"}, {Line: "y", Outcome: "undecided"}}
+	if got := s.thresholdCard(); got.Mark != "?" || got.Class != "w" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestDeviationIsMarkedAndLeavesOtherColumnsAlone(t *testing.T) {
+	s := oneRun("idempotent")
+	s.runs[0].Manifest.Cells = []result.Cell{
+		{ID: "a", Guarantee: "at_least_once", Client: map[string]string{"acks": "1"}, Deviates: map[string]string{"acks": "1"}},
+		{ID: "b", Guarantee: "idempotent", Client: map[string]string{"acks": "all"}},
+	}
+	row := s.settings().Rows[0]
+	if !strings.HasPrefix(row[1], "1 (deviates") || row[2] != "all" {
+		t.Errorf("%q", row)
+	}
+	if m := strings.Join(s.ackMeaning(), "\n"); !strings.Contains(m, "acks=1 (at least once): one copy") {
+		t.Errorf("what an acknowledgement means ignores the deviation: %s", m)
+	}
+}
+
+func TestSkippedFaultsErrorsAndPlantedFaultsAreTold(t *testing.T) {
+	tr := passed()
+	tr.Faults = []fault.Event{{Kind: "partition", Shape: "isolate", Target: "leader(load/0)", Skipped: true, Error: "skipped: the kernel says no"},
+		{Kind: "kill", Target: "node(2)", Nodes: []int{2}, Injected: time.Unix(3, 0), Healed: time.Unix(5, 0), Proof: "gone", HealProof: "ready"}}
+	tr.Started = time.Unix(0, 0)
+	tr.Errors = []result.ErrorCount{{What: "NOT_LEADER", Count: 1234}}
+	s := oneRun("idempotent", tr)
+	s.runs[0].Manifest.Planted = []string{"hide-batches"}
+	dir := t.TempDir()
+	r := s.runs[0]
+	for _, x := range []struct {
+		what string
+		in   string
+	}{
+		{"the kernel says no", strings.Join(s.limits(), "\n")},
+		{"hide-batches", strings.Join(s.limits(), "\n")},
+		{"hide-batches", s.deliveryCard().Text},
+		{"– skipped: the kernel says no", string(s.faults().csv())},
+		{"2,3.00,2.00,✓ gone; ready", string(s.faults().csv())},
+		{"\"1,234\",NOT_LEADER", string(s.errors().csv())},
+	} {
+		if !strings.Contains(x.in, x.what) {
+			t.Errorf("%q is missing in %s", x.what, x.in)
+		}
+	}
+	d, err := result.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteManifest(&r.Manifest); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteResults(&r.Results); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteSeconds("", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := Render([]string{dir}, dir, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ledger", "rules", "sent", "errors", "faults", "settings"} {
+		if st, err := os.Stat(filepath.Join(dir, "charts", name+".csv")); err != nil || st.Size() == 0 {
+			t.Errorf("%s.csv: %v", name, err)
+		}
+	}
+}
+
+func TestChartsOfTwoRunsDoNotOverwriteEachOther(t *testing.T) {
+	root := t.TempDir()
+	one := sample{"one", "open", []float64{5000}, true}.write(t, root)
+	two := sample{"two", "open", []float64{5000}, true}.write(t, root)
+	if err := Render([]string{one, two}, root, ""); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, result.ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"timeline-c20", "timeline-c20-2"} {
+		if _, err := os.Stat(filepath.Join(root, "charts", id+".csv")); err != nil || !strings.Contains(string(page), "charts/"+id+".csv") {
+			t.Errorf("%s: %v, or the page does not name it", id, err)
+		}
+	}
+}
