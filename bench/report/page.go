@@ -208,6 +208,9 @@ func (s *set) figures(p *page) error {
 }
 
 func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
+	if len(gs) == 0 {
+		return nil
+	}
 	if len(p.Latency) == 0 && (loads(r) > 1 || len(s.runs) == 1) {
 		rates := cells(r, gs[0])
 		mid := rates[len(rates)/2].Rate

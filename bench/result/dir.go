@@ -34,8 +34,8 @@ type Dir struct{ Path string }
 // Create makes a run directory with its folders. It refuses to write into a
 // directory that holds another run.
 func Create(path string) (*Dir, error) {
-	if _, err := os.Stat(filepath.Join(path, ManifestFile)); err == nil {
-		return nil, fmt.Errorf("%s already holds a run: choose another directory with -out", path)
+	if err := Free(path); err != nil {
+		return nil, err
 	}
 	d := &Dir{Path: path}
 	for _, sub := range []string{samplesDir, latencyDir, historyDir, chartsDir, logsDir} {
@@ -44,6 +44,14 @@ func Create(path string) (*Dir, error) {
 		}
 	}
 	return d, nil
+}
+
+// Free returns an error where path holds a run already.
+func Free(path string) error {
+	if _, err := os.Stat(filepath.Join(path, ManifestFile)); err == nil {
+		return fmt.Errorf("%s already holds a run: choose another directory with -out", path)
+	}
+	return nil
 }
 
 // Samples, Latency, History, Charts and Logs return paths inside the directory.

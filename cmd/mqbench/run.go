@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -98,62 +100,105 @@ func (c *runCmd) Run(s *streams) error {
 	if err := c.findServer(list); err != nil {
 		return err
 	}
-	network, reason := enterNamespace(list)
-	ctx, stop := interruptible(s)
-	defer stop()
 	out := c.Out
 	if out == "" {
 		out = filepath.Join("results", time.Now().Format("20060102-150405")+"-"+setName(list))
 	}
+	if err := vacant(out, list); err != nil {
+		return err
+	}
+	network, reason := enterNamespace(list)
+	ctx, stop := interruptible(s)
+	defer stop()
 	p := newProgress(s.err, c.Progress)
 	var runs []*result.Run
 	var failed error
 	for _, sc := range list {
-		dir := out
-		if len(list) > 1 {
-			dir = filepath.Join(out, sc.scenario.Name)
-		}
 		r, err := suite.Run(ctx, suite.Config{Scenario: sc.scenario, File: sc.file, Command: c.command(sc), Profile: c.profile(), Tool: cli.Version(),
-			Commit: cli.Commit(), Out: dir, Server: c.Server, Net: network, NetReason: reason, Sabotage: suite.Sabotage{Name: c.Sabotage, Arg: c.SabotageArg}, Failpoints: c.Failpoint, Progress: p})
-		if err != nil {
-			failed = err
-			break
+			Commit: cli.Commit(), Out: runDir(out, list, sc), Server: c.Server, Net: network, NetReason: reason,
+			Sabotage: suite.Sabotage{Name: c.Sabotage, Arg: c.SabotageArg}, Failpoints: c.Failpoint, Progress: p})
+		if r != nil {
+			runs = append(runs, r)
 		}
-		runs = append(runs, r)
-		if ctx.Err() != nil {
+		if failed = err; err != nil || ctx.Err() != nil {
 			break
 		}
 	}
 	return c.conclude(ctx, s, out, runs, failed)
 }
 
-// conclude draws the reports and decides the exit code over all runs.
+// runDir is where a scenario's run goes: a set has a directory for each.
+func runDir(out string, list []parsed, p parsed) string {
+	if len(list) == 1 {
+		return out
+	}
+	return filepath.Join(out, p.scenario.Name)
+}
+
+// vacant refuses directories that hold runs, before the first scenario has spent
+// its time.
+func vacant(out string, list []parsed) error {
+	errs := []error{result.Free(out)}
+	for _, p := range list {
+		if dir := runDir(out, list, p); dir != out {
+			errs = append(errs, result.Free(dir))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// conclude tells the verdicts, draws the reports and decides the exit code. What
+// was judged is told and decides first, whatever else failed.
 func (c *runCmd) conclude(ctx context.Context, s *streams, out string, runs []*result.Run, failed error) error {
+	for _, r := range runs {
+		printSummary(s.out, r)
+	}
+	failed = errors.Join(failed, c.draw(s, out, runs))
+	code := exitOf(ctx, runs)
+	switch {
+	case failed == nil:
+		return code
+	case cli.Code(code) == suite.ExitViolation:
+		return &cli.Error{Code: suite.ExitViolation, Err: errors.Join(code, failed)}
+	case ctx.Err() != nil:
+		return &cli.Error{Code: suite.ExitInterrupted, Err: errors.Join(code, failed)}
+	case errors.Is(failed, suite.ErrEnvironment):
+		return cli.Environment(failed)
+	}
+	return failed
+}
+
+// draw renders each run's report, and the one over all of them. A figure that
+// cannot be drawn costs the report, never the verdict.
+func (c *runCmd) draw(s *streams, out string, runs []*result.Run) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("draw the report: %v", p)
+		}
+	}()
 	var dirs []string
 	for _, r := range runs {
 		dirs = append(dirs, r.Path)
 		if err := report.Render([]string{r.Path}, r.Path, ""); err != nil {
-			return fmt.Errorf("draw the report of %s: %w", r.Path, err)
+			return fmt.Errorf("%w: draw the report of %s: %w", suite.ErrEnvironment, r.Path, err)
 		}
-		printSummary(s.out, r)
 	}
+	if len(runs) == 0 {
+		return nil
+	}
+	page := filepath.Join(runs[0].Path, result.ReportFile)
 	if len(runs) > 1 {
+		page = filepath.Join(out, result.ReportFile)
 		if err := report.Render(dirs, out, c.Title); err != nil {
-			return fmt.Errorf("draw the report over all scenarios: %w", err)
+			return fmt.Errorf("%w: draw the report over all scenarios: %w", suite.ErrEnvironment, err)
 		}
 	}
-	if len(runs) > 0 {
-		page := filepath.Join(out, result.ReportFile)
-		linkLatest(out)
-		fmt.Fprintf(s.out, "\nreport: %s\n", page)
-	}
-	if failed != nil {
-		if errors.Is(failed, suite.ErrEnvironment) {
-			return cli.Environment(failed)
-		}
-		return failed
-	}
-	return exitOf(ctx, runs)
+	linkLatest(out)
+	fmt.Fprintf(s.out, "\nreport: %s\n", page)
+	return nil
 }
 
 // exitOf picks the gravest exit code: safety, then interruption, then validity,
@@ -234,8 +279,11 @@ func (c *runCmd) command(p parsed) string {
 	if c.Sabotage != "" {
 		line += " -sabotage " + c.Sabotage
 	}
-	for k, v := range c.Failpoint {
-		line += fmt.Sprintf(" -failpoint %q", k+"="+v)
+	if c.SabotageArg != 0 {
+		line += fmt.Sprintf(" -sabotage-arg %d", c.SabotageArg)
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Failpoint)) {
+		line += fmt.Sprintf(" -failpoint %q", k+"="+c.Failpoint[k])
 	}
 	for _, kv := range c.Set {
 		line += fmt.Sprintf(" -set %q", kv)
@@ -290,6 +338,11 @@ func linkLatest(out string) {
 		return
 	}
 	link := filepath.Join(filepath.Dir(abs), "latest")
-	_ = os.Remove(link)
-	_ = os.Symlink(filepath.Base(abs), link)
+	if st, err := os.Lstat(link); err == nil && st.Mode()&os.ModeSymlink == 0 {
+		return // somebody's own file or directory
+	}
+	fresh := fmt.Sprintf("%s.%d", link, os.Getpid())
+	if os.Symlink(filepath.Base(abs), fresh) == nil && os.Rename(fresh, link) != nil {
+		_ = os.Remove(fresh)
+	}
 }
