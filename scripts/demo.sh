@@ -62,4 +62,6 @@ fi
 if [ -n "$data" ]; then
     say "check the bytes on disk"
     "$work/bin/mqvalidate" "$data"
+else
+    echo "the bytes on disk are not checked: set MQ_DATA to the server's data directory, or run: docker compose exec mq mqvalidate /data"
 fi
