@@ -47,7 +47,9 @@ func (d *Dir) Seconds(trial string) ([]Second, error) {
 		return nil, err
 	}
 	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = len(secondHeader)
+	rows, err := r.ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}

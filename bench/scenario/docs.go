@@ -27,7 +27,7 @@ lists every mistake at once; ` + "`mqbench plan FILE`" + ` tells time and size; 
 const docsTail = `## Expectations
 
 Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key. Operators:
-< <= > >= == !=. Without a phase a line speaks of the whole measured part.
+< <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
 
 | Metric | Unit |
 |---|---|

@@ -80,9 +80,28 @@ func parseExpect(s string) (Expect, error) {
 	if e.Phase != "" && !contains(PhaseNames()[:4], e.Phase) {
 		return e, fmt.Errorf("%q is not a phase of the load%s", e.Phase, oneOf(e.Phase, PhaseNames()[:4]))
 	}
+	if err := e.phaseFits(); err != nil {
+		return e, err
+	}
 	var err error
 	e.Value, err = parseMeasure(m[3], e.Unit)
 	return e, err
+}
+
+// phaseFits refuses a phase that the metric would ignore. Latencies know every
+// phase, outages belong to faults wherever these are.
+func (e Expect) phaseFits() error {
+	kind, _, _ := strings.Cut(e.Metric, ".")
+	switch {
+	case e.Phase == "", kind == "ack", kind == "visible", kind == "outage", kind == "outage_prober":
+		return nil
+	case e.Metric == "throughput", e.Metric == "achieved_ratio", e.Metric == "broker_cpu_per_record":
+		if e.Phase == PhaseSteady {
+			return nil
+		}
+		return fmt.Errorf("%s is measured in the steady phase only", e.Metric)
+	}
+	return fmt.Errorf("%s is measured over the whole trial: leave out \"in %s\"", e.Metric, e.Phase)
 }
 
 func parseMeasure(s string, u Unit) (float64, error) {
