@@ -35,7 +35,7 @@ func fetchRow(e *env) row {
 			}
 			asks, err := seal(ctx, s.addrs, e.pick(8, 2))
 			if err != nil {
-				return nil, nil, s.stop, err
+				return nil, nil, s.stop, fmt.Errorf("%w; the server printed: %s", err, &s.all[0].out)
 			}
 			segments, err := filepath.Glob(filepath.Join(s.dirs[0], "topics", fetchTopic+"-0", "*.log"))
 			if err != nil || len(segments) == 0 {
