@@ -111,3 +111,23 @@ func TestFileThatCannotBeWrittenLeavesTheOldOne(t *testing.T) {
 		t.Errorf("%v, %s", err, r.Results.Verdict)
 	}
 }
+
+func TestMetricsAreWrittenWhereTheyChange(t *testing.T) {
+	d := made(t)
+	rows := []NodeSample{{At: 0, Node: 1, RSS: 5, Metrics: map[string]float64{"a": 1, "b": 2}}, {At: 0, Node: 2}, {At: 1, Node: 1, Metrics: map[string]float64{"a": 1, "b": 3}}}
+	if err := d.WriteNodes("t", rows); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(d.Samples("t-metrics.jsonl"))
+	want := `{"at":0,"node":1,"metrics":{"a":1,"b":2}}
+{"at":0,"node":2,"metrics":{}}
+{"at":1,"node":1,"metrics":{"b":3}}
+`
+	if err != nil || string(got) != want {
+		t.Errorf("%v: %s", err, got)
+	}
+	table, err := os.ReadFile(d.Samples("t-nodes.csv"))
+	if err != nil || strings.Count(string(table), "\n") != 4 || !strings.Contains(string(table), "0.000,1,0.000,5,0,0") {
+		t.Errorf("%v: %s", err, table)
+	}
+}

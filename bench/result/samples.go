@@ -2,6 +2,8 @@ package result
 
 import (
 	"encoding/csv"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -38,6 +40,48 @@ func (d *Dir) WriteSeconds(trial string, rows []Second) error {
 	}
 	w.Flush()
 	return replace(d.Samples(trial+".csv"), []byte(b.String()))
+}
+
+// NodeSample is one reading of a broker process.
+type NodeSample struct {
+	At         float64            `json:"at"` // seconds on the trial's clock
+	Node       int                `json:"node"`
+	CPU        float64            `json:"-"` // seconds since the process started
+	RSS        int64              `json:"-"` // bytes
+	WriteBytes int64              `json:"-"`
+	Threads    int                `json:"-"`
+	Metrics    map[string]float64 `json:"metrics"`
+}
+
+// WriteNodes writes samples/<trial>-nodes.csv with what the process table said,
+// and samples/<trial>-metrics.jsonl with what the brokers said: in each line the
+// metrics that changed since the node's line before.
+func (d *Dir) WriteNodes(trial string, rows []NodeSample) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var table, metrics strings.Builder
+	w, enc := csv.NewWriter(&table), json.NewEncoder(&metrics)
+	_ = w.Write([]string{"at_s", "node", "cpu_s", "rss_bytes", "write_bytes", "threads"})
+	last := map[int]map[string]float64{}
+	for _, s := range rows {
+		_ = w.Write([]string{num(s.At), strconv.Itoa(s.Node), num(s.CPU), whole(s.RSS), whole(s.WriteBytes), strconv.Itoa(s.Threads)})
+		if last[s.Node] == nil {
+			last[s.Node] = map[string]float64{}
+		}
+		changed := map[string]float64{}
+		for k, v := range s.Metrics {
+			if old, ok := last[s.Node][k]; !ok || old != v {
+				changed[k], last[s.Node][k] = v, v
+			}
+		}
+		s.Metrics = changed
+		if err := enc.Encode(s); err != nil {
+			return fmt.Errorf("write the metrics of trial %s: %w", trial, err)
+		}
+	}
+	w.Flush()
+	return errors.Join(replace(d.Samples(trial+"-nodes.csv"), []byte(table.String())), replace(d.Samples(trial+"-metrics.jsonl"), []byte(metrics.String())))
 }
 
 // Seconds reads samples/<trial>.csv.

@@ -159,6 +159,9 @@ func (t *oneTrial) files() error {
 	if err := t.dir.WriteSeconds(t.out.ID, t.seconds()); err != nil {
 		return err
 	}
+	if err := t.dir.WriteNodes(t.out.ID, t.nodeSamples()); err != nil {
+		return err
+	}
 	f, err := os.Create(t.dir.Latency(t.out.ID + ".hlog"))
 	if err != nil {
 		return err
@@ -171,6 +174,15 @@ func (t *oneTrial) files() error {
 		return err
 	}
 	return t.percentileFiles()
+}
+
+func (t *oneTrial) nodeSamples() []result.NodeSample {
+	var out []result.NodeSample
+	for _, s := range t.samples {
+		out = append(out, result.NodeSample{At: s.At.Sub(t.outcome.Zero).Seconds(), Node: s.Node, CPU: s.Proc.CPU.Seconds(),
+			RSS: s.Proc.RSS, WriteBytes: s.Proc.WriteBytes, Threads: s.Proc.Threads, Metrics: s.Metrics})
+	}
+	return out
 }
 
 // series are the histograms of an outcome by the name of what they measure.

@@ -187,7 +187,7 @@ func (t *Gopherlog) Start(ctx context.Context) error {
 }
 
 func (t *Gopherlog) launch(n *glNode) error {
-	p, err := startProcess(n.args, nil, n.Log)
+	p, err := startProcess(n.args, n.Log)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func TestStopLeavesNothingRunningInWhateverStateNodesAre(t *testing.T) {
 }
 
 func TestStopForcesAServerThatIgnoresItsSignal(t *testing.T) {
-	p, err := startProcess([]string{"/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"}, nil, filepath.Join(t.TempDir(), "log"))
+	p, err := startProcess([]string{"/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"}, filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}

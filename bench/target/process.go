@@ -29,13 +29,12 @@ var errEnded = errors.New("the process had ended by itself")
 // startProcess runs argv with its output appended to logPath. The child is
 // forked from a thread that lives as long as the child, because the kernel's
 // parent-death signal fires when the forking thread ends, not the process.
-func startProcess(argv []string, env []string, logPath string) (*process, error) {
+func startProcess(argv []string, logPath string) (*process, error) {
 	out, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = childAttr()
 	started := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -67,7 +68,7 @@ func parseStat(s string) (ProcSample, error) {
 }
 
 // Scrape reads a Prometheus text page into name{labels} → value, without
-// histogram buckets: a sample of a run, not a monitoring system.
+// histogram buckets and what is no number: a sample of a run, not a monitoring system.
 func Scrape(ctx context.Context, admin string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -96,7 +97,7 @@ func parseMetrics(r io.Reader) (map[string]float64, error) {
 		if i < 0 {
 			continue
 		}
-		if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
+		if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
 			out[line[:i]] = v
 		}
 	}
