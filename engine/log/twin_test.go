@@ -126,7 +126,6 @@ func rollSide(index, term uint64) Entry {
 // twin is what the log must be: the entries in memory.
 type twin struct {
 	base    Base
-	start   int64
 	entries []Entry // entries[i].Index = base.Index+1+i; data stamped
 	offsets []int64 // offset of entries[i]
 	end     int64
