@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"gopherlog/bench/check"
 	"gopherlog/bench/result"
 )
 
@@ -25,9 +26,9 @@ func (s *set) gaps() []gapRow {
 	var names []string
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
-			for _, t := range trials(r, c.ID) {
+			for _, t := range judged(r, c.ID) {
 				for i, e := range t.Faults {
-					load, prober := worst(t, i)
+					load, prober := gapOf(t, i)
 					if !e.Proved() || load < 0 && prober < 0 {
 						continue
 					}
@@ -39,7 +40,9 @@ func (s *set) gaps() []gapRow {
 						byName[key] = row
 						names = append(names, key)
 					}
-					row.load = append(row.load, load)
+					if load >= 0 {
+						row.load = append(row.load, load)
+					}
 					if prober >= 0 {
 						row.prober = append(row.prober, prober)
 					}
@@ -53,6 +56,19 @@ func (s *set) gaps() []gapRow {
 		out = append(out, *byName[n])
 	}
 	return out
+}
+
+// gapOf is the worst gap under a fault as far as the trial can tell: one that is
+// set aside has no sound gap of the load client, one that could not be judged none.
+func gapOf(t result.Trial, faultIndex int) (load, prober float64) {
+	load, prober = worst(t, faultIndex)
+	if len(t.Invalid) > 0 {
+		load = -1
+		if t.Check.Status == check.Inconclusive {
+			prober = -1
+		}
+	}
+	return load, prober
 }
 
 func rank(guarantee string) int {
@@ -91,7 +107,7 @@ func (s *set) unavailability() *Chart {
 	p.X.Tick.Marker = within{logTicks{}, lo * 0.9}
 	p.Add(gapMarks(rows))
 	return newChart("unavailability", "How long was a partition without acknowledgements?",
-		"One mark a trial: filled, the load client; hollow, a prober with connections of its own to every node. The bar is the median.",
+		"One mark a trial: filled, the load client (where its trial is sound); hollow, a prober with connections of its own to every node. The bar is the median.",
 		"The load client waits for its own back-off and metadata refresh; the prober tries every node each 5 ms, so it shows the system's part of the gap.",
 		single(p, fullWidth, vg.Length(26*len(rows)+62)), data)
 }

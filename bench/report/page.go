@@ -236,12 +236,19 @@ func (s *set) timelines(p *page, r *result.Run, gs []string) error {
 	for i := len(gs) - 1; i >= 0; i-- { // the strongest guarantee first
 		for _, c := range cells(r, gs[i]) {
 			ts := trials(r, c.ID)
+			if len(ts) == 0 {
+				ts = judged(r, c.ID) // better a picture that says what is wrong with it than none
+			}
 			if len(ts) == 0 || len(ts[0].Faults) == 0 {
 				continue
 			}
-			chart, err := timeline(r, c, middleTrial(ts))
+			shown := middleTrial(ts)
+			chart, err := timeline(r, c, shown)
 			if err != nil {
 				return err
+			}
+			if len(shown.Invalid) > 0 {
+				chart.Caption = "Trial " + shown.ID + " is set aside, its latencies are not sound: " + strings.Join(shown.Invalid, "; ") + ". " + chart.Caption
 			}
 			if len(s.runs) > 1 {
 				chart.Title += ": " + r.Manifest.Scenario.Name

@@ -192,6 +192,17 @@ type Results struct {
 	ExitCode     int           `json:"exit_code"`
 }
 
+// Judged lists the trials that have a verdict other than "cannot be said".
+func (r *Results) Judged() []Trial {
+	var out []Trial
+	for _, t := range r.Trials {
+		if t.Check.Status != check.Inconclusive {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // Valid lists the trials that were not set aside.
 func (r *Results) Valid() []Trial {
 	var out []Trial

@@ -158,10 +158,14 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 }
 
 // eligible are the trials that a metric is read from: a trial that is set aside
-// has no sound latency or rate, but its records were judged like any other's.
+// has no sound latency or rate, but its records were judged like any other's, and
+// the prober does not share the load client's schedule.
 func eligible(metric string, r *result.Run) []result.Trial {
-	if summed[metric] {
+	switch {
+	case summed[metric]:
 		return r.Results.Trials
+	case strings.HasPrefix(metric, "outage_prober."):
+		return r.Results.Judged()
 	}
 	return r.Results.Valid()
 }

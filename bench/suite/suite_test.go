@@ -102,6 +102,11 @@ func TestTrialSetAsideStillAnswersForItsRecords(t *testing.T) {
 	if got := r.Results.Expectations[0].Outcome; got != met || exitCode(r) != ExitPass {
 		t.Errorf("outcome %s, exit code %d; want met and %d", got, exitCode(r), ExitPass)
 	}
+	r.Results.Trials[0].Outages = []result.Outage{{Prober: 0.2, Load: 9, Affected: true}}
+	r.Results.Expectations = judgeExpectations([]scenario.Expect{{Raw: "outage_prober.max < 1s", Metric: "outage_prober.max", Op: "<", Value: 1}}, r)
+	if got := r.Results.Expectations[0].Outcome; got != met || exitCode(r) != ExitPass {
+		t.Errorf("outcome %s, exit code %d; want met: the prober is not late when the load client is", got, exitCode(r))
+	}
 	r.Results.Expectations = judgeExpectations([]scenario.Expect{{Raw: "ack.p99 < 1ms", Metric: "ack.p99", Op: "<", Value: 0.001}}, r)
 	if got := exitCode(r); got != ExitUnusable {
 		t.Errorf("exit code %d, want %d: a latency of a trial that is set aside decides nothing", got, ExitUnusable)
