@@ -219,7 +219,7 @@ func (l *ledger) confront(f *finding, r *history.Record, c *cell, m uint64, what
 	switch {
 	case c.held && c.mark != m:
 		f.add("changed", func() Example { return l.example(r, what+"; in the end another message is here") })
-	case !c.held && !l.holes && r.Offset >= l.start[r.Partition] && (r.Offset < l.next[r.Partition] || l.drained):
+	case !c.held && !l.holes && l.start[r.Partition] >= 0 && r.Offset >= l.start[r.Partition] && (r.Offset < l.next[r.Partition] || l.drained):
 		f.add("vanished", func() Example {
 			return l.example(r, fmt.Sprintf("%s; in the end nothing is here, the log was read to %d", what, l.next[r.Partition]))
 		})

@@ -12,7 +12,7 @@ type lost struct{ finding }
 // proves says whether the final read shows that the message is absent: it read on beyond its offset, or, where the offset is not
 // known, it read everything and retention deleted nothing.
 func (f *lost) proves(l *ledger, r *history.Record) bool {
-	if l.holes {
+	if l.holes || l.start[r.Partition] < 0 {
 		return false
 	}
 	if r.Offset < 0 {

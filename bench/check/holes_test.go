@@ -63,6 +63,12 @@ func TestALogThatLostItsHeadWithoutRetentionLostMessages(t *testing.T) {
 		t.Errorf("%s %q %+v", v.Status, v.Reasons, v.Totals)
 	}
 	o.Expires = true
+	told := w.ends
+	w.ends = w.ends[:len(w.ends)-1]
+	if v := w.judge(t, o); v.Status != Inconclusive || v.Totals.Lost != 0 {
+		t.Errorf("with retention, and nobody told how far it went: %s %q %+v", v.Status, v.Reasons, v.Totals)
+	}
+	w.ends = told
 	if v := w.judge(t, o); v.Status != Pass || v.Totals.Expired != 300 {
 		t.Errorf("with retention: %s %q %+v", v.Status, v.Reasons, v.Totals)
 	}

@@ -59,7 +59,7 @@ type ledger struct {
 	lanes    []*lane
 	next     []int64 // by partition: where the final read stands
 	end      []int64 // by partition: the last answer for its end; -1 none
-	start    []int64 // by partition: below it retention has deleted
+	start    []int64 // by partition: below it retention has deleted; -1 where it may have and nobody told
 
 	witnesses witnesses
 	totals    Totals
@@ -91,6 +91,9 @@ func newLedger(dir string, o Options) (*ledger, error) {
 	l.byPlace, l.next, l.end, l.start = make([][]*lane, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range l.end {
 		l.end[i] = -1
+		if o.Expires {
+			l.start[i] = -1
+		}
 	}
 	l.totals.Partitions = n
 	return l, nil
