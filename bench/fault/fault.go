@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -113,12 +114,16 @@ func (s Selector) Resolve(ctx context.Context, env *Env) ([]int, error) {
 	if s.Role == "leader" {
 		return []int{leader}, nil
 	}
+	held, err := env.Roles.Replicas(ctx, s.Topic)
+	if err != nil {
+		return nil, fmt.Errorf("find who holds %s/%d: %w", s.Topic, s.Partition, err)
+	}
 	for _, n := range nodes {
-		if n.ID != leader && n.State == target.Running {
+		if n.ID != leader && n.State == target.Running && slices.Contains(held[s.Partition], int32(n.ID)) {
 			return []int{n.ID}, nil
 		}
 	}
-	return nil, fmt.Errorf("no node but the leader of %s/%d runs", s.Topic, s.Partition)
+	return nil, fmt.Errorf("no node but the leader of %s/%d both runs and holds it", s.Topic, s.Partition)
 }
 
 // Event is what became of one planned fault. Zero times mean "did not happen".

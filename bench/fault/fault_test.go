@@ -36,14 +36,17 @@ type fakeTarget struct {
 }
 
 func (f *fakeTarget) Nodes() []target.Node { return f.nodes }
+func (f *fakeTarget) Replicas(context.Context, string) (map[int32][]int32, error) {
+	return map[int32][]int32{0: {1, 2, 4}}, nil
+}
 func (f *fakeTarget) Leaders(context.Context, string) (map[int32]int32, error) {
 	return map[int32]int32{0: f.leader}, nil
 }
 
-func TestFollowerIsARunningNodeOtherThanTheLeader(t *testing.T) {
-	f := &fakeTarget{leader: 2, nodes: []target.Node{{ID: 1, State: target.Down}, {ID: 2, State: target.Running}, {ID: 3, State: target.Running}}}
+func TestFollowerIsARunningReplicaOtherThanTheLeader(t *testing.T) {
+	f := &fakeTarget{leader: 2, nodes: []target.Node{{ID: 1, State: target.Down}, {ID: 2, State: target.Running}, {ID: 3, State: target.Running}, {ID: 4, State: target.Running}}}
 	env := &Env{Target: f, Roles: f}
-	for in, want := range map[string]int{"leader(t/0)": 2, "follower(t/0)": 3} {
+	for in, want := range map[string]int{"leader(t/0)": 2, "follower(t/0)": 4} {
 		sel, err := ParseSelector(in)
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,8 @@ type Driver interface {
 	StartOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
 	// Leaders names each partition's leader by node id; -1 where there is none.
 	Leaders(ctx context.Context, topic string) (map[int32]int32, error)
+	// Replicas names the nodes that hold each partition.
+	Replicas(ctx context.Context, topic string) (map[int32][]int32, error)
 	// TopicConfig reads back the topic's effective configuration.
 	TopicConfig(ctx context.Context, topic string) (map[string]string, error)
 	// Settings lists every client setting for a guarantee as the driver would use it.

@@ -195,19 +195,36 @@ func answersOf(listed map[int32]kadm.ListedOffset, err error) (map[int32]OffsetA
 }
 
 func (k *kafka) Leaders(ctx context.Context, topic string) (map[int32]int32, error) {
-	m, err := k.admin.Metadata(ctx, topic)
+	t, err := k.topic(ctx, topic)
 	if err != nil {
 		return nil, err
-	}
-	t := m.Topics[topic]
-	if t.Err != nil {
-		return nil, t.Err
 	}
 	out := map[int32]int32{}
 	for p, d := range t.Partitions {
 		out[p] = d.Leader
 	}
 	return out, nil
+}
+
+func (k *kafka) Replicas(ctx context.Context, topic string) (map[int32][]int32, error) {
+	t, err := k.topic(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int32][]int32{}
+	for p, d := range t.Partitions {
+		out[p] = d.Replicas
+	}
+	return out, nil
+}
+
+func (k *kafka) topic(ctx context.Context, name string) (kadm.TopicDetail, error) {
+	m, err := k.admin.Metadata(ctx, name)
+	if err != nil {
+		return kadm.TopicDetail{}, err
+	}
+	t := m.Topics[name]
+	return t, t.Err
 }
 
 func (k *kafka) TopicConfig(ctx context.Context, topic string) (map[string]string, error) {

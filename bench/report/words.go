@@ -9,7 +9,7 @@ import (
 	"gopherlog/bench/stats"
 )
 
-func upper(kn [2]int64) float64 { return stats.UpperBound(kn[0], kn[1]) }
+func upper(kn [2]int64) float64 { return stats.UpperBound(min(kn[0], kn[1]), kn[1]) }
 
 // outcome answers a scenario's question in figures.
 func (s *set) outcome(r *result.Run) string {

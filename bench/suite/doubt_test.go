@@ -124,7 +124,7 @@ func TestCopiesFollowTheSettingThatWasUsed(t *testing.T) {
 			t.Errorf("acks %s: %d copies, want %d", acks, got, want)
 		}
 	}
-	tr.cell.Target.System = "external"
+	tr.cell.Target.System, tr.outcome.Settings = "external", []load.Setting{{Key: "acks", Value: "all"}}
 	if got := tr.copies(); got != -1 {
 		t.Errorf("%d copies in a system that nobody knows", got)
 	}

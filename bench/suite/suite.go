@@ -53,7 +53,8 @@ type Sabotage struct {
 	Arg  int64
 }
 
-// Progress hears what the suite is doing, from one goroutine at a time.
+// Progress hears what the suite is doing. Glances and faults come from goroutines
+// of their own and may overlap.
 type Progress interface {
 	TrialStarts(n, total int, cell scenario.Cell, block int)
 	TrialGlance(load.Progress)

@@ -215,6 +215,10 @@ func (p prefixed) Leaders(ctx context.Context, topic string) (map[int32]int32, e
 	return p.Driver.Leaders(ctx, p.prefix+topic)
 }
 
+func (p prefixed) Replicas(ctx context.Context, topic string) (map[int32][]int32, error) {
+	return p.Driver.Replicas(ctx, p.prefix+topic)
+}
+
 func (t *oneTrial) faultPlans() []fault.Plan {
 	var out []fault.Plan
 	for _, f := range t.cell.Faults {

@@ -39,9 +39,10 @@ type Node struct {
 	Data   string // data directory
 }
 
-// Roles answers who leads a partition; the load driver implements it, so that
-// this package needs no Kafka client.
+// Roles answers who leads and who holds a partition; the load driver implements
+// it, so that this package needs no Kafka client.
 type Roles interface {
+	Replicas(ctx context.Context, topic string) (map[int32][]int32, error)
 	Leaders(ctx context.Context, topic string) (map[int32]int32, error)
 }
 
