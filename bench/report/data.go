@@ -68,9 +68,9 @@ func trials(r *result.Run, cell string) []result.Trial {
 	return out
 }
 
-// judged returns all trials of a cell: one that is set aside has no sound
+// recorded returns all trials of a cell: one that is set aside has no sound
 // latency, but its records were judged like any other's.
-func judged(r *result.Run, cell string) []result.Trial {
+func recorded(r *result.Run, cell string) []result.Trial {
 	var out []result.Trial
 	for _, t := range r.Results.Trials {
 		if t.Cell == cell {

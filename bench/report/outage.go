@@ -26,7 +26,7 @@ func (s *set) gaps() []gapRow {
 	var names []string
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
-			for _, t := range judged(r, c.ID) {
+			for _, t := range recorded(r, c.ID) {
 				for i, e := range t.Faults {
 					load, prober := gapOf(t, i)
 					if !e.Proved() || load < 0 && prober < 0 {
@@ -185,7 +185,7 @@ func (s *set) safety() ledger {
 	groups := map[string]map[string][]result.Trial{} // column → guarantee → trials
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
-			for _, t := range judged(r, c.ID) {
+			for _, t := range recorded(r, c.ID) {
 				col := faultColumn(t)
 				if groups[col] == nil {
 					groups[col] = map[string][]result.Trial{}

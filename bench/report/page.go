@@ -237,7 +237,7 @@ func (s *set) timelines(p *page, r *result.Run, gs []string) error {
 		for _, c := range cells(r, gs[i]) {
 			ts := trials(r, c.ID)
 			if len(ts) == 0 {
-				ts = judged(r, c.ID) // better a picture that says what is wrong with it than none
+				ts = recorded(r, c.ID) // better a picture that says what is wrong with it than none
 			}
 			if len(ts) == 0 || len(ts[0].Faults) == 0 {
 				continue
@@ -304,7 +304,7 @@ func (s *set) rules() Table {
 		sum := map[key][2]int64{}
 		first := map[key]int{}
 		for _, c := range r.Manifest.Cells {
-			for _, tr := range judged(r, c.ID) {
+			for _, tr := range recorded(r, c.ID) {
 				for _, x := range tr.Check.Rules {
 					k := key{c.Guarantee, x.ID}
 					v := sum[k]

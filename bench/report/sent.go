@@ -18,7 +18,7 @@ func (s *set) sent() Table {
 	t := Table{Head: []string{"scenario", "guarantee", "offered/s", "trials", "set aside", "sent", "acknowledged", "failed", "unknown", "shed", "late", "read"}}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
-			ts := judged(r, c.ID)
+			ts := recorded(r, c.ID)
 			if len(ts) == 0 {
 				continue
 			}
@@ -52,7 +52,7 @@ func (s *set) errors() Table {
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
 			times := map[string]int64{}
-			for _, x := range judged(r, c.ID) {
+			for _, x := range recorded(r, c.ID) {
 				for _, e := range x.Errors {
 					times[e.What] += e.Count
 				}
@@ -77,7 +77,7 @@ func (s *set) faults() Table {
 	t := Table{Head: []string{"scenario", "trial", "guarantee", "fault", "node", "at, s", "lasted, s", "what proves it"}}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
-			for _, x := range judged(r, c.ID) {
+			for _, x := range recorded(r, c.ID) {
 				for _, e := range x.Faults {
 					at, lasted := "", ""
 					if from, to, ok := faultSpan(x, e); ok {

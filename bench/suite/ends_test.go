@@ -110,3 +110,17 @@ func TestExternalSystemKeepsItsOwnTopicsAndNoneOfOurs(t *testing.T) {
 		t.Errorf("%v: topics %v are there afterwards", err, left.Names())
 	}
 }
+
+func TestVerdictOutlivesSeriesThatCannotBeWritten(t *testing.T) {
+	_, cfg := onFake(t, someLoad+shortPhases)
+	dir := result.Dir{Path: cfg.Out}
+	cfg.Progress = hook{starts: func() { // a file where the histograms should go
+		if err := errors.Join(os.RemoveAll(dir.Latency("")), os.WriteFile(dir.Latency(""), nil, 0o644)); err != nil {
+			t.Error(err)
+		}
+	}}
+	r, err := Run(t.Context(), cfg)
+	if err != nil || len(r.Results.Trials) != 1 || r.Results.Verdict != check.Pass || !strings.Contains(strings.Join(r.Results.Trials[0].Invalid, " "), "could not be written") {
+		t.Fatalf("%v, %+v", err, r)
+	}
+}

@@ -130,10 +130,13 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
 	t.describe(plan) // asks the system for its topic settings: before the topics go
-	if err := t.files(); err != nil {
-		return fmt.Errorf("%w: write the series of trial %s: %w", ErrEnvironment, t.out.ID, err)
+	if err := t.judge(); err != nil {
+		return err
 	}
-	return t.judge()
+	if err := t.files(); err != nil { // the verdict stands without the series
+		t.out.Invalid = append(t.out.Invalid, "its series could not be written: "+err.Error())
+	}
+	return nil
 }
 
 // prefix keeps the topics of an external system apart from everybody's, also
