@@ -52,6 +52,7 @@ func (n *null) StartOffsets(ctx context.Context, topic string) (map[int32]Offset
 func (*null) Replicas(context.Context, string) (map[int32][]int32, error) {
 	return map[int32][]int32{}, nil
 }
+
 func (*null) Leaders(context.Context, string) (map[int32]int32, error) { return map[int32]int32{}, nil }
 
 func (*null) TopicConfig(context.Context, string) (map[string]string, error) {

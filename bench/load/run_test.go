@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -132,5 +133,43 @@ func TestAProberSeesNoGapWhereThereIsNone(t *testing.T) {
 	}
 	if gaps := p.Stop(20 * time.Second); len(gaps) != 0 {
 		t.Fatalf("gaps %+v", gaps)
+	}
+}
+
+func TestFinalReadWaitsUntilTheSystemIsWholeAgain(t *testing.T) {
+	_, d := fakeCluster(t)
+	p := smallPlan(t, scenario.AtLeastOnce)
+	whole := false
+	p.BeforeDrain = func() { whole = true }
+	p.DrainReader = func() Driver {
+		if !whole {
+			t.Error("the final read began first")
+		}
+		return unclosed{d}
+	}
+	if out, err := Run(t.Context(), d, p); err != nil || !out.Drain.Complete || !whole {
+		t.Fatalf("%v, %+v", err, out)
+	}
+}
+
+// unclosed is a driver that somebody else closes.
+type unclosed struct{ Driver }
+
+func (unclosed) Close() {}
+
+func TestHoldersOfAPartitionAreNamed(t *testing.T) {
+	_, d := fakeCluster(t)
+	if err := d.CreateTopics(t.Context(), []TopicSpec{{Name: "held", Partitions: 2, ReplicationFactor: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	leaders, err := d.Leaders(t.Context(), "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := d.Replicas(t.Context(), "held")
+	for p := range int32(2) {
+		if err != nil || !slices.Contains(held[p], leaders[p]) {
+			t.Errorf("%v: partition %d is led by %d and held by %v", err, p, leaders[p], held[p])
+		}
 	}
 }

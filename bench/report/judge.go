@@ -227,9 +227,12 @@ func (s *set) validCard() card {
 			}
 		}
 	}
-	text := fmt.Sprintf("%d of %d trials set aside", aside, total)
-	if len(why) > 0 {
-		text += ": " + strings.Join(unique(why, 2), "; ")
+	text := fmt.Sprintf("latency and rates of %d of %d trials set aside", aside, total)
+	if reasons := unique(why, len(why)); len(reasons) > 0 {
+		text += ": " + reasons[0]
+		if n := len(reasons) - 1; n > 0 {
+			text += fmt.Sprintf("; and %d other reasons, under limits", n)
+		}
 	}
 	if drift > 0 {
 		text += fmt.Sprintf("; %d were not steady", drift)
@@ -237,8 +240,10 @@ func (s *set) validCard() card {
 	switch {
 	case partial:
 		return card{"b", "✗", "Partial run", strings.Join(unique(stopped, 2), "; ") + "; " + text}
-	case total == 0 || aside == total:
-		return card{"b", "✗", "Not valid", text}
+	case total == 0:
+		return card{"b", "✗", "Not valid", "no trial ended"}
+	case aside == total:
+		return card{"b", "✗", "Latency and rates not valid", text}
 	case aside > 0 || drift > 0 || s.quick():
 		if s.quick() {
 			text += "; three blocks or fewer: ranges, no intervals"
