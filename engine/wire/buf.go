@@ -48,6 +48,7 @@ type Buf struct {
 	pool     *Pool
 	refs     atomic.Int32
 	detached atomic.Bool
+	small    bool         // charged as a small frame's
 	onFree   func(b *Buf) // the budget that the buffer was charged to; called once, before it is pooled
 }
 

@@ -129,7 +129,9 @@ func (c *Conn) push(r *Request) bool {
 }
 
 // reserve waits until the connection's and the node's limits admit a buffer of the given capacity. Waiting
-// is ours, not the client's: the frame deadline starts again.
+// is ours, not the client's: the frame deadline starts again. It runs on for a frame that has begun, because
+// that one holds what others wait for: half-read frames that fill the budget must not outlive the deadline
+// one after the other.
 func (c *Conn) reserve(capacity int, begun bool) error {
 	for !c.tryReserve(int64(capacity), begun) {
 		c.frameStart.Store(0)
@@ -141,7 +143,9 @@ func (c *Conn) reserve(capacity int, begun bool) error {
 	}
 	b := c.srv.budget
 	if wait := b.tryTake(int64(capacity), &c.frames, begun); wait != nil {
-		c.frameStart.Store(0)
+		if !begun {
+			c.frameStart.Store(0)
+		}
 		if err := b.take(c.ctx.Done(), int64(capacity), &c.frames, begun); err != nil {
 			c.uncharge(int64(capacity))
 			return err
@@ -169,7 +173,7 @@ func (c *Conn) tryReserve(n int64, begun bool) bool {
 // giveBack is called when the last reference to one of the connection's request buffers goes.
 func (c *Conn) giveBack(b *Buf) {
 	n := int64(b.Cap())
-	c.srv.budget.give(n)
+	c.srv.budget.give(n, b.small)
 	c.uncharge(n)
 }
 

@@ -33,6 +33,7 @@ type frameReader struct {
 
 	ahead  [aheadBytes]byte
 	r, w   int
+	size   int // of the frame that is being read
 	proven int
 }
 
@@ -99,7 +100,11 @@ func (f *frameReader) fill(n int) error {
 	return nil
 }
 
+// small says that the frame fits into one first chunk, so that it never waits for more once it has begun.
+func (f *frameReader) small() bool { return f.size <= firstChunk }
+
 func (f *frameReader) body(size int) (*Buf, error) {
+	f.size = size
 	capacity := size
 	if first := max(firstChunk, f.proven); size > first {
 		capacity = first
@@ -135,6 +140,7 @@ func (f *frameReader) take(n int, begun bool) (*Buf, error) {
 	}
 	buf := f.pool.Get(n)
 	buf.b = buf.b[:cap(buf.b)]
+	buf.small = f.small()
 	buf.onFree = f.refund
 	return buf, nil
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"log/slog"
 	"net"
@@ -184,6 +185,49 @@ func TestFramesLargerThanNodeBudgetGetThroughOneByOne(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+}
+
+// halfFrames opens connections that each have begun a large frame, together hold the node's budget, and send nothing more.
+func halfFrames(t *testing.T, s *Server) (n int64) {
+	t.Helper()
+	n = s.limits.InflightNode/firstChunk - 1
+	conns := make([]net.Conn, n)
+	half := frame(0, 1, make([]byte, 100<<10))
+	binary.BigEndian.PutUint32(half, 8<<20)
+	for i := range conns {
+		conns[i] = dial(t, s)
+		send(t, conns[i], half[:firstChunk/2])
+	}
+	eventually(t, "all have begun", func() bool { return s.Stats().InflightBytes == n*firstChunk })
+	for _, c := range conns {
+		send(t, c, half[firstChunk/2:])
+	}
+	return n
+}
+
+func TestHalfFramesThatHoldTheBudgetDoNotStopSmallRequests(t *testing.T) {
+	s := start(t, Config{Handler: echo, Limits: Limits{InflightNode: 1 << 20, FrameDeadline: time.Hour}})
+	halfFrames(t, s)
+	for i := range int32(20) {
+		c := dial(t, s)
+		send(t, c, frame(0, i, []byte("served")))
+		if corr, body := response(t, c); corr != i || string(body) != "served" {
+			t.Fatalf("request %d was answered by %d %q", i, corr, body)
+		}
+	}
+}
+
+func TestHalfFramesThatWaitForTheBudgetAreDroppedAtOneDeadline(t *testing.T) {
+	// One after the other they would take longer than eventually waits.
+	s := start(t, Config{Handler: echo, Limits: Limits{InflightNode: 2 << 20, FrameDeadline: 2 * time.Second}})
+	n := halfFrames(t, s)
+	eventually(t, "half frames are dropped", func() bool { return s.Stats().Overdue == n })
+	body := bytes.Repeat([]byte("large"), 100<<10)
+	c := dial(t, s)
+	go c.Write(frame(0, 7, body))
+	if _, got := response(t, c); !bytes.Equal(got, body) {
+		t.Fatal("the large request got other bytes back")
+	}
 }
 
 func TestFloodOfGarbageIsNotAFloodOfLogLines(t *testing.T) {

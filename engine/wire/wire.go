@@ -28,7 +28,8 @@ type Limits struct {
 	// connection. One request is always admitted.
 	InflightPerConn int64
 	// InflightNode bounds the bytes of request buffers in use by all connections, by capacity. A frame whose
-	// reading has begun may finish above it, one frame at a time.
+	// reading has begun may finish above it, one frame at a time; frames of up to 64 KiB have an eighth of it
+	// to themselves, on top.
 	InflightNode int64
 	// FrameDeadline is the longest time between the first and the last byte of a frame.
 	FrameDeadline time.Duration
