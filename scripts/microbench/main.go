@@ -86,6 +86,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			fmt.Fprintf(out, "%-34s not measured: %v\n", r.name, err)
 			failed = append(failed, r.name)
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("not measured: %s", strings.Join(failed, ", "))
