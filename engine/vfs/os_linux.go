@@ -3,6 +3,7 @@ package vfs
 import (
 	"io"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,34 +31,64 @@ func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	return total, nil
 }
 
-func (f *osFile) pwritev(bufs [][]byte, skip int, off int64) (n int, err error) {
+func (f *osFile) pwritev(bufs [][]byte, skip int, off int64) (int, error) {
 	list := bufs[:min(len(bufs), maxIovecs)]
 	if skip > 0 {
 		list = append([][]byte{list[0][skip:]}, list[1:]...)
 	}
-	err = f.withFd("pwritev", func(fd int) (err error) {
-		n, err = unix.Pwritev(fd, list, off)
-		return err
-	})
-	return max(n, 0), err
+	c := calls.Get().(*fdCall)
+	c.list, c.off = list, off
+	err := c.on(f, "pwritev", c.pwritev)
+	n := max(c.n, 0)
+	c.list, c.n = nil, 0
+	calls.Put(c)
+	return n, err
 }
 
-// withFd makes a system call, again when a signal interrupted it, while the descriptor cannot be closed.
-func (f *osFile) withFd(op string, call func(fd int) error) error {
-	var err error
-	if f.raw.Control(func(fd uintptr) {
-		for {
-			if err = call(int(fd)); err != unix.EINTR {
-				return
-			}
+// fdCall is one system call on a descriptor. The function values are bound once and used again, so that a call
+// allocates nothing.
+type fdCall struct {
+	list [][]byte
+	off  int64
+	n    int
+	err  error
+
+	pwritev, fdatasync func(fd uintptr)
+}
+
+var calls = sync.Pool{New: func() any {
+	c := &fdCall{}
+	c.pwritev = func(fd uintptr) {
+		c.again(func() (err error) { c.n, err = unix.Pwritev(int(fd), c.list, c.off); return err })
+	}
+	c.fdatasync = func(fd uintptr) {
+		c.again(func() error { return unix.Fdatasync(int(fd)) })
+	}
+	return c
+}}
+
+// again makes the call until no signal interrupts it.
+func (c *fdCall) again(call func() error) {
+	for {
+		if c.err = call(); c.err != unix.EINTR {
+			return
 		}
-	}) != nil {
+	}
+}
+
+// on makes one of the bound calls while the file's descriptor cannot be closed.
+func (c *fdCall) on(f *osFile, op string, call func(fd uintptr)) error {
+	err := f.raw.Control(call)
+	switch {
+	case err != nil:
 		err = os.ErrClosed
+	case c.err != nil:
+		err = c.err
+	default:
+		return nil
 	}
-	if err != nil {
-		return pathError(op, f.Name(), err)
-	}
-	return nil
+	c.err = nil
+	return pathError(op, f.Name(), err)
 }
 
 // advance drops the buffers that n bytes cover and returns how many bytes of the next are written.
@@ -70,4 +101,8 @@ func advance(bufs [][]byte, n int) ([][]byte, int) {
 }
 
 // SyncData implements File with fdatasync(2).
-func (f *osFile) SyncData() error { return f.withFd("fdatasync", unix.Fdatasync) }
+func (f *osFile) SyncData() error {
+	c := calls.Get().(*fdCall)
+	defer calls.Put(c)
+	return c.on(f, "fdatasync", c.fdatasync)
+}
