@@ -177,6 +177,9 @@ func verdictCard(trials int, v judgement, excepted bool, text string) card {
 	return card{"", "✓", "Delivery held", text}
 }
 
+// cardWords bounds what a card repeats of a measurement; the table has it all.
+const cardWords = 90
+
 func (s *set) thresholdCard() card {
 	met, missed, total := 0, 0, 0
 	var open, all []string
@@ -191,7 +194,11 @@ func (s *set) thresholdCard() card {
 			case "missed":
 				missed++
 			}
-			open = append(open, fmt.Sprintf("%s: %s, %s", e.Line, e.Outcome, e.Got))
+			told := fmt.Sprintf("%s: %s", e.Line, e.Outcome)
+			if len(e.Got) <= cardWords {
+				told += ", " + e.Got
+			}
+			open = append(open, told)
 		}
 	}
 	switch {

@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -133,7 +134,7 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 	}
 	outcome = met
 	whole := len(r.Manifest.Cells) > 0
-	var said []string
+	var said, values []string
 	for _, c := range r.Manifest.Cells {
 		var v []float64
 		for _, t := range eligible(e.Metric, r) {
@@ -142,17 +143,21 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 			}
 		}
 		if len(v) == 0 {
-			said, whole = append(said, cellName(c)+" not measured"), false
+			said, values, whole = append(said, cellName(c)+" not measured"), append(values, "not measured"), false
 			continue
 		}
 		x := fold(e.Metric, v)
-		said = append(said, cellName(c)+" "+printed(x, e.Unit))
+		values = append(values, printed(x, e.Unit))
+		said = append(said, cellName(c)+" "+values[len(values)-1])
 		if !e.Holds(x) {
 			outcome = missed
 		}
 	}
 	if outcome == met && !whole {
 		outcome = undecided
+	}
+	if same := slices.Compact(values); len(same) == 1 && len(said) > 1 {
+		return outcome, fmt.Sprintf("%s in each of %d cells", same[0], len(said))
 	}
 	return outcome, strings.Join(said, ", ")
 }
