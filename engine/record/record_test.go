@@ -284,17 +284,17 @@ func FuzzDecodeMessage(f *testing.F) {
 		if err := b.Validate(); err == nil && b.NextOffset()-b.BaseOffset() != int64(b.Count()) {
 			t.Fatalf("%v passed validation", b)
 		}
+		_, _, _ = ParseControl(b)
 		n := int32(0)
 		for _, err := range Records(b) {
 			if err != nil {
-				break
+				return
 			}
 			n++
 		}
-		if n > b.Count() {
+		if n != b.Count() {
 			t.Fatalf("%d records out of a batch of %d", n, b.Count())
 		}
-		_, _, _ = ParseControl(b)
 	})
 }
 

@@ -26,6 +26,10 @@ type RecordHeader struct {
 // ErrTooLarge.
 func Records(b Batch) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		if b.Count() < 0 {
+			yield(Record{}, fmt.Errorf("%w: a batch of %d records", ErrCorrupt, b.Count()))
+			return
+		}
 		plain, err := Decompress(b.Codec(), b.Payload())
 		if err != nil {
 			yield(Record{}, err)
