@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/record"
 	"gopherlog/engine/vfs"
 )
@@ -358,6 +359,46 @@ func TestTimestampLookups(t *testing.T) {
 		t.Fatal(err)
 	}
 	check()
+}
+
+// While a suffix is being cut, readers see the shorter log and the old state of its time index: the largest timestamp may be that of
+// a batch that is gone. A reader that comes by then and goes on after new batches took the place asks for nothing beyond its own view.
+func TestMaxTimestampOfAReaderThatSawASuffixBeingCut(t *testing.T) {
+	points := failpoint.New()
+	r, w := newRig(t, func(c *Config) { c.SegmentBytes, c.Failpoints = 12000, points }), newTwin()
+	for i := uint64(1); len(r.log.Segments()) < 2; i++ {
+		r.fill(w, Entry{Index: i, Term: 1, Data: batch(1, 60, int64(1000+i))})
+	}
+	var seen []timeView
+	var start, limit int64
+	err := points.Arm(FailTruncateSegment, failpoint.Action{Kind: failpoint.Do, Do: func() (err error) {
+		limit = r.log.EndOffset()
+		seen, start, err = r.log.allViews(&limit)
+		return err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := r.log.Segments()[1].BaseOffset - 1 // the batch with the largest timestamp of the first segment
+	if err := r.log.TruncateSuffix(5); err != nil {
+		t.Fatal(err)
+	}
+	defer unpinAll(seen)
+	w.truncate(5)
+	for i := uint64(5); r.log.EndOffset() <= stale+2; i++ {
+		r.fill(w, Entry{Index: i, Term: 2, Data: batch(1, 60, 5)})
+	}
+	if err := r.log.Checkpoint(r.log.LastIndex()); err != nil { // the new entries are in the index file
+		t.Fatal(err)
+	}
+	v := r.log.segs[0].view()
+	defer v.unpin()
+	if _, err := v.block(0); err != nil { // and in the block that look-ups share
+		t.Fatal(err)
+	}
+	if offset, ts, err := seen[0].largest(start, limit); err != nil || offset != 3 || ts != 1004 {
+		t.Errorf("largest timestamp of the four that stayed: %d at %d, %v", ts, offset, err)
+	}
 }
 
 // TestReadersBesideTheAppender runs everything that may overlap; the race detector and the checks on what

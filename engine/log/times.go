@@ -91,7 +91,7 @@ func (l *Log) maxTimestamp(limit int64) (offset, ts int64, err error) {
 func (v *timeView) largest(start, limit int64) (offset, ts int64, err error) {
 	from := int64(0)
 	switch {
-	case v.end <= limit && v.base >= start:
+	case v.end <= limit && v.base >= start && v.sparse.maxOffset < v.end: // while a suffix is cut it may lie in it
 		from, err = v.positionOf(v.sparse.maxOffset)
 		limit = min(limit, v.sparse.maxOffset+1)
 	case v.base >= start:
