@@ -139,11 +139,39 @@ func TestDamagedReplicaIsOutOfServiceAndSaysWhere(t *testing.T) {
 	}
 }
 
+// dev starts three nodes with one command. They listen on ports around the one that is given; when another test holds one of those,
+// it is tried again elsewhere.
+func dev(t *testing.T) (p *process, addr, dir string) {
+	for range 10 {
+		addr, dir = freeAddr(t), t.TempDir()
+		p = start(t, nil, "dev", "-addr", addr, "-data", dir)
+		eventually(t, func() error {
+			select {
+			case <-p.done:
+				return nil
+			default:
+			}
+			if strings.Count(p.log.String(), "| GopherLog node ") < 3 {
+				return fmt.Errorf("not all nodes listen")
+			}
+			return nil
+		})
+		select {
+		case <-p.done:
+			if !strings.Contains(p.log.String(), "the address is in use") {
+				t.Fatalf("server dev ended")
+			}
+		default:
+			return p, addr, dir
+		}
+	}
+	t.Fatal("no free ports for three nodes")
+	return nil, "", ""
+}
+
 // TestDevClusterRunsAndStopsWithOneSignal runs three nodes, writes through all of them and finds everything on each disk.
 func TestDevClusterRunsAndStopsWithOneSignal(t *testing.T) {
-	addr := freeAddr(t)
-	dir := t.TempDir()
-	p := start(t, nil, "dev", "-addr", addr, "-data", dir)
+	p, addr, dir := dev(t)
 	eventually(t, func() error {
 		r := try(t, "", "mqclient", "cluster", "status", "-addr", addr, "-timeout", "5s")
 		if r.code != 0 || strings.Count(r.out, " ready") != 3 {
