@@ -16,7 +16,7 @@ var metadataAPI = api{
 	serve:    inOrder(metadata),
 	notes: []string{
 		"A topic that is asked for by name is created with the node's defaults when the client allows it; its partitions may be answered with LEADER_NOT_AVAILABLE until a leader is elected.",
-		"Leader and leader epoch are the newer of what leaders have published and what this node's replica knows; never a candidate's epoch. Brokers that are down are not listed and lead nothing.",
+		"Leader and leader epoch are the newer of what leaders have published and what this node's replica knows; never a candidate's epoch. Brokers that are down are not listed and lead nothing; a node that sees less than half of the brokers lists all of them, so that its clients find those that it is cut off from.",
 		"Topic ids are the same for ever and differ between two creations of one name; an unknown id is UNKNOWN_TOPIC_ID.",
 		"A node that advertises nothing is listed under the address that the client reached it by.",
 	},

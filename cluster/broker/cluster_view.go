@@ -35,13 +35,19 @@ func hostPort(addr string) (string, int32) {
 // alive says whether a client should be sent to that broker.
 func (b *Broker) alive(id meta.NodeID) bool { return id == b.cfg.NodeID || b.cfg.Alive(id) }
 
-// liveBrokers are the registered brokers that this node believes to be up, in order of id.
+// liveBrokers are the registered brokers that a client may try, in order of id: those that this node believes to be up. A
+// node that sees less than half of the cluster is more likely cut off than left alone, and clients that it told so
+// would know no other node and stay with it; it lists all.
 func (b *Broker) liveBrokers(image *meta.Image) []*meta.Broker {
-	var live []*meta.Broker
+	var all, live []*meta.Broker
 	for _, id := range image.BrokerIDs() {
+		all = append(all, image.Brokers[id])
 		if b.alive(id) {
 			live = append(live, image.Brokers[id])
 		}
+	}
+	if 2*len(live) < len(all) {
+		return all
 	}
 	return live
 }

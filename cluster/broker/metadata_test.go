@@ -164,6 +164,20 @@ func TestBrokersThatAreDownAreNotListedAndLeadNothing(t *testing.T) {
 	}
 }
 
+func TestNodeThatIsCutOffListsAllBrokersSoThatClientsFindTheOthers(t *testing.T) {
+	w := newWorld(t)
+	w.register(2, "two", 9999)
+	w.register(3, "three", 9999)
+	w.dead.Store(meta.NodeID(3), true)
+	if resp := w.dial().metadata(metadataOf(12, false)); len(resp.Brokers) != 2 {
+		t.Fatalf("with one of three down: %+v", resp.Brokers)
+	}
+	w.dead.Store(meta.NodeID(2), true)
+	if resp := w.dial().metadata(metadataOf(12, false)); len(resp.Brokers) != 3 {
+		t.Fatalf("cut off from two of three: %+v", resp.Brokers)
+	}
+}
+
 func TestNodeThatAdvertisesNothingIsToldByTheAddressThatReachedIt(t *testing.T) {
 	w := newWorld(t)
 	_, port, _ := net.SplitHostPort(w.addr)

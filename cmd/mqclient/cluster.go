@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -95,33 +97,48 @@ func look(s *session) (*clusterReport, error) {
 			}
 		}
 	}
-	for _, b := range m.Brokers {
-		n := nodeLine{Node: b.NodeID, Address: net.JoinHostPort(b.Host, fmt.Sprint(b.Port)), Controller: b.NodeID == m.Controller, Leads: leads[b.NodeID]}
+	r.Nodes = make([]nodeLine, len(m.Brokers))
+	var asked sync.WaitGroup
+	for i, b := range m.Brokers {
+		n := &r.Nodes[i]
+		*n = nodeLine{Node: b.NodeID, Address: net.JoinHostPort(b.Host, fmt.Sprint(b.Port)), Controller: b.NodeID == m.Controller, Leads: leads[b.NodeID]}
 		if b.Rack != nil {
 			n.Rack = *b.Rack
 		}
-		n.Admin = adminAddress(ctx, admin, b.NodeID)
-		n.ask(ctx, s)
-		r.Nodes = append(r.Nodes, n)
+		asked.Go(func() { n.ask(ctx, s, admin) })
 	}
+	asked.Wait()
 	slices.SortFunc(r.Nodes, func(a, b nodeLine) int { return int(a.Node - b.Node) })
 	return r, nil
 }
 
-// adminAddress is where a node's HTTP port is, "" if it has none or does not answer.
-func adminAddress(ctx context.Context, admin *kadm.Client, node int32) string {
+const (
+	// stateSilent is the state of a node that the cluster lists and that does not answer here: it is down, or the node
+	// that was asked is cut off from the others.
+	stateSilent = "does not answer"
+	// silentAfter is for how long one node is asked.
+	silentAfter = 2 * time.Second
+)
+
+// adminAddress is where a node's HTTP port is, "" if it has none.
+func adminAddress(ctx context.Context, admin *kadm.Client, node int32) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, silentAfter)
+	defer cancel()
 	configs, err := admin.DescribeBrokerConfigs(ctx, node)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	for _, c := range configs {
+		if c.Err != nil {
+			return "", c.Err
+		}
 		for _, kv := range c.Configs {
 			if kv.Key == "admin.address" {
-				return kv.MaybeValue()
+				return kv.MaybeValue(), nil
 			}
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // statusAnswer is what a node's HTTP port says about it.
@@ -132,8 +149,13 @@ type statusAnswer struct {
 	Suspect []string          `json:"suspect"`
 }
 
-// ask fills in what the node's HTTP port says.
-func (n *nodeLine) ask(ctx context.Context, s *session) {
+// ask fills in what the node says to clients and at its HTTP port.
+func (n *nodeLine) ask(ctx context.Context, s *session, admin *kadm.Client) {
+	n.State = stateSilent
+	var err error
+	if n.Admin, err = adminAddress(ctx, admin, n.Node); err != nil {
+		return
+	}
 	n.State = "answers"
 	if n.Admin == "" {
 		return
@@ -171,6 +193,9 @@ func (r *clusterReport) wrong() int {
 	n := len(r.Leaderless) + len(r.Behind)
 	for _, x := range r.Nodes {
 		n += len(x.Reasons) + len(x.Failed) + len(x.Suspect)
+		if x.State == stateSilent {
+			n++
+		}
 	}
 	return n
 }

@@ -120,3 +120,24 @@ func produceEverywhere(ctx context.Context, t *testing.T, addrs []string, partit
 		t.Fatal(err)
 	}
 }
+
+// A node that is left alone, or cut off, lists nodes that nobody reaches; an operator must not take them for healthy.
+func TestClusterStatusSaysWhichNodesDoNotAnswer(t *testing.T) {
+	nodes, addrs := three(t)
+	status := func(what string, ok func(r result) bool) {
+		t.Helper()
+		var r result
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			if r = try(t, "", "mqclient", "cluster", "status", "-addr", addrs[2]); ok(r) {
+				return
+			}
+		}
+		t.Fatalf("%s, and the status is never right; exit code %d:\n%s%s", what, r.code, r.out, r.err)
+	}
+	status("all are up", func(r result) bool { return r.code == 0 && strings.Count(r.out, "ready") == 3 })
+	for _, p := range nodes[:2] {
+		p.cmd.Process.Kill()
+		<-p.done
+	}
+	status("two of three are killed", func(r result) bool { return r.code == 1 && strings.Count(r.out, "does not answer") == 2 })
+}
