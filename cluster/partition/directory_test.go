@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gopherlog/cluster/meta"
+	"gopherlog/cluster/rpc"
 	"gopherlog/engine/kv"
 	"gopherlog/engine/vfs"
 )
@@ -54,6 +55,18 @@ func TestNothingIsCreatedOrSetAsideByAnOldImage(t *testing.T) {
 	}
 	if id, err := readMetadata(fs, dir); err != nil || id != key.id {
 		t.Fatalf("the directory was touched: %x %v", id, err)
+	}
+}
+
+func TestAnOldImageThatNamesTheDiskBeforeThisOneCondemnsNothing(t *testing.T) {
+	m, _ := onDisk(t)
+	m.cfg.Self = "1.new"
+	topic := &meta.Topic{Name: "orders", ID: topicID(1), Partitions: []meta.PartitionInfo{{Replicas: []meta.NodeID{1}, Servers: []rpc.ServerID{"1.old"}}}}
+	if _, err := m.open(topic, 0, false); !errors.Is(err, errNotYet) {
+		t.Fatalf("by an image that may be old: %v", err)
+	}
+	if _, err := m.open(topic, 0, true); !errors.Is(err, errLost) {
+		t.Fatalf("by the current image: %v", err)
 	}
 }
 

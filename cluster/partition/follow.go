@@ -274,6 +274,9 @@ func groupID(key slotKey) rpc.GroupID { return rpc.GroupID{Topic: key.id, Partit
 func (m *Manager) open(t *meta.Topic, number int32, ready bool) (*Partition, error) {
 	pi := &t.Partitions[number]
 	if pi.Server(m.node) != m.cfg.Self {
+		if !ready {
+			return nil, errNotYet // an old image may name the disk that this one replaced
+		}
 		return nil, errLost
 	}
 	settings, err := m.settings(t)
