@@ -89,8 +89,11 @@ type leadership struct {
 func (b *Broker) leadership(t *meta.Topic, number int32) leadership {
 	info := &t.Partitions[number]
 	l := leadership{leader: info.Leader, epoch: info.Term, isr: info.ISR}
+	node := meta.NoLeader
 	if p := b.local(t, number); p != nil {
-		node, epoch, ready := p.Leader()
+		var epoch int32
+		var ready bool
+		node, epoch, ready = p.Leader()
 		if node != meta.NoLeader && epoch >= l.epoch {
 			if node != l.leader || epoch != l.epoch {
 				l.isr = nil
@@ -101,7 +104,9 @@ func (b *Broker) leadership(t *meta.Topic, number int32) leadership {
 			l.isr = p.InSyncNodes()
 		}
 	}
-	if l.leader != meta.NoLeader && !b.alive(l.leader) {
+	// The image of a node that is cut off goes on to name this node after its replica has stepped down.
+	deposed := l.leader == b.cfg.NodeID && node != b.cfg.NodeID
+	if l.leader != meta.NoLeader && (deposed || !b.alive(l.leader)) {
 		l.leader = meta.NoLeader
 	}
 	if len(l.isr) == 0 && l.leader != meta.NoLeader {

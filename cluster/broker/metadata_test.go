@@ -178,6 +178,21 @@ func TestNodeThatIsCutOffListsAllBrokersSoThatClientsFindTheOthers(t *testing.T)
 	}
 }
 
+func TestNodeThatSteppedDownDoesNotCallItselfTheLeader(t *testing.T) {
+	w := newWorld(t)
+	w.createOn("t", 1)
+	w.part("t", 0).lead(true, 3)
+	w.ctl.PublishLeaders([]meta.LeaderUpdate{{Topic: w.ctl.Image().Topic("t").ID, Leader: 1, Term: 3, ISR: []meta.NodeID{1}}})
+	eventually(t, "the image shows the leader", func() bool { return w.ctl.Image().Topic("t").Partitions[0].Term == 3 })
+	if p := w.dial().metadata(metadataOf(12, false, "t")).Topics[0].Partitions[0]; p.Leader != 1 {
+		t.Fatalf("while it leads: %+v", p)
+	}
+	w.part("t", 0).lead(false, 3)
+	if p := w.dial().metadata(metadataOf(12, false, "t")).Topics[0].Partitions[0]; p.Leader != -1 || p.ErrorCode != codeLeaderNotAvailable {
+		t.Fatalf("after it stepped down, while the image names it: %+v", p)
+	}
+}
+
 func TestNodeThatAdvertisesNothingIsToldByTheAddressThatReachedIt(t *testing.T) {
 	w := newWorld(t)
 	_, port, _ := net.SplitHostPort(w.addr)
