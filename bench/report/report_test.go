@@ -74,7 +74,7 @@ func (s sample) trial(t *testing.T, d *result.Dir, c result.Cell, block int, sta
 	var rows []result.Second
 	for sec := range 30 {
 		worst := 0.0
-		for range 2000 {
+		for range 200 {
 			v := math.Exp(rng.NormFloat64()*0.7) * (0.3 + c.Rate/100000)
 			if s.faults && sec == 12 {
 				v += 400 * rng.Float64()
