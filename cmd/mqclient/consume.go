@@ -136,8 +136,31 @@ func (c *consumeCmd) spans(s *session, admin *kadm.Client, from start) (map[int3
 	return out, nil
 }
 
+// offsetsPatience bounds how long an election is waited for.
+const offsetsPatience = 5 * time.Second
+
+// askOffsets asks again while a partition has no leader yet: a topic that was
+// just made, or a leader that just died.
+func askOffsets(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
+	for until := time.Now().Add(offsetsPatience); ; {
+		listed, err := ask(ctx, topic)
+		why := err
+		if why == nil {
+			why = listed.Error()
+		}
+		if !kerr.IsRetriable(why) || errors.Is(why, kerr.UnknownTopicOrPartition) || time.Now().After(until) {
+			return listed, err
+		}
+		select {
+		case <-ctx.Done():
+			return listed, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 func listOffsets(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
-	listed, err := ask(ctx, topic)
+	listed, err := askOffsets(ctx, topic, ask)
 	if err != nil {
 		return nil, refused("ask for the offsets of "+topic, err, "")
 	}
