@@ -114,8 +114,12 @@ func (s *set) limits() []string {
 	var out []string
 	for _, r := range s.runs {
 		h, sys := r.Manifest.Host, r.Manifest.System
+		priority := ""
+		if sys.Name == "gopherlog" {
+			priority = " The brokers run at nice 10, so that the client keeps its schedule."
+		}
 		out = append(out,
-			fmt.Sprintf("One host, loopback: brokers and load client share %d cores (%s, %s). The brokers run at nice 10, so that the client keeps its schedule. Ratios within a run hold; absolute figures are this machine's.", h.Cores, h.CPU, h.Kernel),
+			fmt.Sprintf("One host, loopback: brokers and load client share %d cores (%s, %s).%s Ratios within a run hold; absolute figures are this machine's.", h.Cores, h.CPU, h.Kernel, priority),
 			fmt.Sprintf("Durability tier %s only. Data on %s.", sys.Tier, h.Filesystem))
 	}
 	for _, r := range s.runs {

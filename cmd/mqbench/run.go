@@ -114,7 +114,7 @@ func (c *runCmd) Run(s *streams) error {
 	var runs []*result.Run
 	var failed error
 	for _, sc := range list {
-		r, err := suite.Run(ctx, suite.Config{Scenario: sc.scenario, File: sc.file, Command: c.command(sc), Profile: c.profile(), Tool: cli.Version(),
+		r, err := suite.Run(ctx, suite.Config{Scenario: sc.scenario, File: fromHere(sc.file), Command: c.command(sc), Profile: c.profile(), Tool: cli.Version(),
 			Commit: cli.Commit(), Out: runDir(out, list, sc), Server: c.Server, Net: network, NetReason: reason,
 			Sabotage: suite.Sabotage{Name: c.Sabotage, Arg: c.SabotageArg}, Failpoints: c.Failpoint, Progress: p})
 		if r != nil {
@@ -261,15 +261,23 @@ func (c *runCmd) profile() string {
 	return c.Profile
 }
 
+// fromHere names a file by its path below the working directory, where it is
+// below it: a run directory that travels says nothing of the machine it is from.
+func fromHere(file string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return file
+	}
+	rel, err := filepath.Rel(wd, file)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return file
+	}
+	return rel
+}
+
 // command is the line that repeats one scenario of this run.
 func (c *runCmd) command(p parsed) string {
-	file := p.file
-	if wd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(wd, file); err == nil && !strings.HasPrefix(rel, "..") {
-			file = rel
-		}
-	}
-	line := "mqbench run " + file
+	line := "mqbench run " + fromHere(p.file)
 	if c.Profile != "" {
 		line += " -profile " + c.Profile
 	}
