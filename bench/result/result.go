@@ -179,7 +179,8 @@ type LeaderChange struct {
 // Expectation is one line of `expect`, judged.
 type Expectation struct {
 	Line    string `json:"line"`
-	Outcome string `json:"outcome"` // met | missed | undecided
+	Outcome string `json:"outcome"`        // met | missed | undecided
+	Open    bool   `json:"open,omitempty"` // the line says "or undecided": it need not be decided
 	Got     string `json:"got"`
 }
 

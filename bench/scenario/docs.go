@@ -29,6 +29,20 @@ const docsTail = `## Expectations
 Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key. Operators:
 < <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
 
+A line is *met*, *missed* or *undecided*. It is undecided where a cell has no sound trial to read it from, and a ratio also where the limit lies
+between its centre and an end of its interval. Undecided is not a pass: what was asked got no answer, and the exit code is 3. More repeats or a
+quieter machine decide it. A line that ends in ` + "`or undecided`" + ` asks only that nothing speak against it: it fails the run when it is missed, and
+otherwise lets it pass as long as some trial is sound. The report shows it as undecided either way.
+
+| Exit code | When; the first that applies |
+|---|---|
+| 10 | a guarantee was violated |
+| 130 | the run was interrupted |
+| 3 | the run is not valid: no trial, a trial that could not be judged, or none that is sound where a line needs one |
+| 99 | a line was missed |
+| 3 | a line was left undecided and does not say ` + "`or undecided`" + ` |
+| 0 | otherwise |
+
 | Metric | Unit |
 |---|---|
 %s

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Expect is one line of the expect section: metric op value [in phase], or ratio(metric, a, b) op value.
+// Expect is one line of the expect section: metric op value [in phase] [or undecided], or
+// ratio(metric, a, b) op value [or undecided].
 type Expect struct {
 	Raw    string
 	Metric string  // "visible.p99", "violations", ...
@@ -17,6 +18,7 @@ type Expect struct {
 	Value  float64 // seconds for durations, bytes for sizes, else a plain number
 	Unit   Unit
 	Phase  string // "" = the whole measured part
+	Open   bool   // "or undecided": a run that cannot decide the line may pass all the same
 }
 
 // Unit is the dimension of a metric.
@@ -57,7 +59,7 @@ func Metrics() []string {
 }
 
 var (
-	expectPattern = regexp.MustCompile(`^\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)(?:\s+in\s+(\S+))?\s*$`)
+	expectPattern = regexp.MustCompile(`^\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)(?:\s+in\s+(\S+))?(\s+or\s+undecided)?\s*$`)
 	ratioPattern  = regexp.MustCompile(`^ratio\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*,\s*([^,\s]+)\s*\)$`)
 )
 
@@ -66,7 +68,7 @@ func parseExpect(s string) (Expect, error) {
 	if m == nil {
 		return Expect{}, fmt.Errorf("%q is not an expectation such as \"visible.p99 < 50ms in steady\"", s)
 	}
-	e := Expect{Raw: s, Metric: m[1], Op: m[2], Phase: m[4]}
+	e := Expect{Raw: s, Metric: m[1], Op: m[2], Phase: m[4], Open: m[5] != ""}
 	if r := ratioPattern.FindStringSubmatch(m[1]); r != nil {
 		e.Metric, e.A, e.B = r[1], r[2], r[3]
 	}

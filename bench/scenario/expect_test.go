@@ -21,3 +21,18 @@ func TestPhaseThatAMetricWouldIgnoreIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestLineMaySayThatItNeedNotBeDecided(t *testing.T) {
+	for line, open := range map[string]bool{
+		"ack.p99 < 5ms in steady or undecided":                            true,
+		"ratio(throughput, idempotent, at_least_once) > 0.8 or undecided": true,
+		"ack.p99 < 5ms": false,
+	} {
+		if e, err := parseExpect(line); err != nil || e.Open != open || e.Raw != line {
+			t.Errorf("%s: %+v, %v", line, e, err)
+		}
+	}
+	if _, err := parseExpect("ack.p99 < 5ms or maybe"); err == nil {
+		t.Error("an unknown ending is accepted")
+	}
+}

@@ -32,7 +32,7 @@ type Scenario struct {
 	Faults     []Fault     `yaml:"faults" doc:"What breaks, when, and for how long."`
 	Checks     Checks      `yaml:"checks" doc:"How the delivered messages are judged."`
 	Runs       Runs        `yaml:"runs" doc:"Repeats and their order."`
-	Expect     []Expect    `yaml:"expect" doc:"Lines that decide the exit code: 10 a violation, 99 a missed line, 3 an invalid run."`
+	Expect     []Expect    `yaml:"expect" doc:"Lines that decide the exit code: 10 a violation, 99 a missed line, 3 an invalid run or an undecided line."`
 	Report     ReportWants `yaml:"report" doc:"Files that the run leaves."`
 
 	cells []Cell

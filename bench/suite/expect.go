@@ -116,7 +116,7 @@ func lookUp(name string) (figure, bool) {
 func judgeExpectations(lines []scenario.Expect, r *result.Run) []result.Expectation {
 	var out []result.Expectation
 	for _, e := range lines {
-		x := result.Expectation{Line: e.Raw}
+		x := result.Expectation{Line: e.Raw, Open: e.Open}
 		if e.A != "" {
 			x.Outcome, x.Got = judgeRatio(e, r)
 		} else {

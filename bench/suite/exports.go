@@ -86,7 +86,7 @@ func writeJUnit(r *result.Run) error {
 		}
 	}
 	for _, e := range r.Results.Expectations {
-		add("expect", e.Line, e.Outcome == missed, e.Outcome == undecided, e.Got)
+		add("expect", e.Line, e.Outcome == missed || unanswered(e), e.Outcome == undecided, e.Got)
 	}
 	b, err := xml.MarshalIndent(s, "", "  ")
 	if err != nil {

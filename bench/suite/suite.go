@@ -247,7 +247,8 @@ func verdictOf(ts []result.Trial) check.Status {
 	return v
 }
 
-// Exit codes of a run. Safety outranks validity, which outranks thresholds.
+// Exit codes of a run. Safety outranks validity, which outranks thresholds. An undecided line is unusable as well, and is
+// outranked by a missed one, which is an answer.
 const (
 	ExitPass        = 0
 	ExitInternal    = 1
@@ -270,8 +271,16 @@ func exitCode(r *result.Run) int {
 			return ExitThreshold
 		}
 	}
+	for _, e := range r.Results.Expectations {
+		if unanswered(e) {
+			return ExitUnusable
+		}
+	}
 	return ExitPass
 }
+
+// unanswered says whether a line was to be decided and was not.
+func unanswered(e result.Expectation) bool { return e.Outcome == undecided && !e.Open }
 
 // usable says whether the run answers what it was asked: some trial is sound,
 // or all that was asked for are counts, which every trial answers.

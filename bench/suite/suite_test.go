@@ -95,6 +95,36 @@ func TestViolationsOutrankMissedThresholds(t *testing.T) {
 	}
 }
 
+func TestUndecidedLineIsNoPassUnlessItSaysSo(t *testing.T) {
+	sound := result.Trial{Check: check.Verdict{Status: check.Pass}}
+	aside := result.Trial{Check: check.Verdict{Status: check.Pass}, Invalid: []string{"too late"}}
+	open, tolerant := result.Expectation{Outcome: undecided}, result.Expectation{Outcome: undecided, Open: true}
+	for name, c := range map[string]struct {
+		trial result.Trial
+		lines []result.Expectation
+		want  int
+	}{
+		"met":                                   {sound, []result.Expectation{{Outcome: met}}, ExitPass},
+		"undecided":                             {sound, []result.Expectation{{Outcome: met}, open}, ExitUnusable},
+		"undecided, which is said to be enough": {sound, []result.Expectation{{Outcome: met}, tolerant}, ExitPass},
+		"missed, which no other line hides":     {sound, []result.Expectation{open, {Outcome: missed}}, ExitThreshold},
+		"missed in spite of or undecided":       {sound, []result.Expectation{{Outcome: missed, Open: true}}, ExitThreshold},
+		"or undecided without a sound trial":    {aside, []result.Expectation{{Outcome: met}, tolerant}, ExitUnusable},
+	} {
+		r := &result.Run{Dir: result.Dir{Path: t.TempDir()}, Results: result.Results{Verdict: check.Pass, Trials: []result.Trial{c.trial}, Expectations: c.lines}}
+		if got := exitCode(r); got != c.want {
+			t.Errorf("%s: exit code %d, want %d", name, got, c.want)
+		}
+	}
+	r := &result.Run{Dir: result.Dir{Path: t.TempDir()}, Results: result.Results{Expectations: []result.Expectation{open, tolerant}}}
+	if err := writeJUnit(r); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(r.File(result.JUnitFile)); err != nil || !strings.Contains(string(b), `failures="1" skipped="1"`) {
+		t.Errorf("%v: %s", err, b)
+	}
+}
+
 func TestTrialSetAsideStillAnswersForItsRecords(t *testing.T) {
 	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{{ID: "a"}}}}
 	r.Results.Trials = []result.Trial{{Cell: "a", Invalid: []string{"too late"}, Check: check.Verdict{Status: check.Pass}}}

@@ -25,7 +25,7 @@ type grammar struct {
 	Schema   schemaCmd   `cmd:"" help:"Print the scenario vocabulary as a JSON schema or as Markdown."`
 }
 
-const exitNote = `Exit codes: 0 pass, 1 internal error, 2 bad scenario or usage, 3 environment not usable or run not valid,
+const exitNote = `Exit codes: 0 pass, 1 internal error, 2 bad scenario or usage, 3 environment not usable, run not valid or a line undecided,
 10 a delivery guarantee was violated, 99 a threshold was missed, 130 interrupted.`
 
 func main() {

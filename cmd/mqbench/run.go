@@ -222,7 +222,7 @@ func exitOf(ctx context.Context, runs []*result.Run) error {
 
 var exitWords = map[int]string{
 	suite.ExitViolation: "a delivery guarantee was violated",
-	suite.ExitUnusable:  "the run is not valid or could not be judged",
+	suite.ExitUnusable:  "the run is not valid, could not be judged, or left an expectation undecided",
 	suite.ExitThreshold: "a threshold was missed",
 }
 
