@@ -1,0 +1,104 @@
+// Package explore runs deciding code through every order of events that a bounded world allows, and shows the shortest way to a
+// broken invariant.
+//
+// It knows actors (machines of the form state, event → state, effects, with a durable log each), a network that delivers in any order,
+// loses and repeats, crashes that leave only what was durable, leaders that do not know yet that they were deposed, and breadth-first
+// search. It refuses to know any protocol: what the actors are, what must hold and when a run has ended is said by a System; time,
+// goroutines and I/O do not exist in it.
+package explore
+
+// Local is what one actor knows and a crash takes away: the state of its machine. It is immutable. String is canonical: two values are
+// equal exactly if their strings are; traces print it when it changes, so it is short.
+type Local interface{ String() string }
+
+// Record is what an actor appends to its durable log. Canonical like Local.
+type Record interface{ String() string }
+
+// Body is what a message says. Canonical like Local; From and To of a message are not part of it.
+type Body interface{ String() string }
+
+// Event is what happens to an actor: a Message, a Durable, or one of the actor's own (a timer that it set, a choice of a client).
+type Event interface{ String() string }
+
+// ID is the place of an actor in System.Actors.
+type ID int
+
+// Message is the event that a message arrives.
+type Message struct {
+	From, To ID
+	Body     Body
+}
+
+// String is the body alone: traces print sender and receiver beside it.
+func (m Message) String() string { return m.Body.String() }
+
+// Durable is the event that the oldest record which the actor appended and was not told about is durable now.
+type Durable struct{ Record Record }
+
+func (d Durable) String() string { return "durable: " + d.Record.String() }
+
+// Effect is what an actor does: Send or Append. A timer is no effect here: what may happen by itself is what Actor.Own lists.
+type Effect interface{ effect() }
+
+// Send puts a message into the network. A message that is in flight already is not sent twice.
+type Send struct {
+	To   ID
+	Body Body
+}
+
+// Append asks for a record to become durable, after all that were appended before. The actor gets a Durable event when it is, unless it
+// crashes first; then the record may be durable or not.
+type Append struct{ Record Record }
+
+func (Send) effect()   {}
+func (Append) effect() {}
+
+// Actor is one machine in a System. All methods are functions of their arguments: the search calls each once for the same arguments and
+// remembers the answer. Neither arguments nor results are changed afterwards by anybody.
+type Actor interface {
+	// Name is how traces call the actor.
+	Name() string
+	// Boot is the state of the actor that starts with the log, and what it does at once. The term is 1 at first and grows by one with
+	// every crash and every deposition, as a leader's does.
+	Boot(term int, log []Record) (Local, []Effect)
+	// Own lists what may happen to the actor by itself, in a fixed order: timers that are set, a client's next move.
+	Own(s Local) []Event
+	// Handle is the machine. An event that changes nothing and has no effects is not a step.
+	Handle(s Local, e Event) (Local, []Effect)
+}
+
+// Mortal actors crash; an actor that is not Mortal, such as a client whose end is one of its own events, does not.
+type Mortal interface {
+	// Deposable says that the actor is a leader, which another may succeed while it still acts, without ever getting anything durable.
+	Deposable() bool
+}
+
+// System is a closed world: actors, and what must hold.
+type System struct {
+	Name   string
+	Actors []Actor
+	// Always must hold in every state. Nil error: it holds. The error's text names the invariant that is broken.
+	Always func(v View) error
+	// Step must hold between a state and the one after it, such as that a number never goes back. May be nil.
+	Step func(before, after View) error
+	// Ended says that everything that was begun has ended. From every state there must be a way to such a state without further faults.
+	Ended func(v View) bool
+	// Rest must hold in every state in which Ended is true. May be nil.
+	Rest func(v View) error
+}
+
+// View is one state of a System, valid during the call that it is given to.
+type View interface {
+	// Local is the state of the newest incarnation of the actor.
+	Local(ID) Local
+	// Log holds the durable records of the actor.
+	Log(ID) []Record
+	// Pending holds what the newest incarnation appended and what is not durable yet.
+	Pending(ID) []Record
+	// Deposed is the state of an incarnation that was succeeded and still acts; nil if there is none.
+	Deposed(ID) Local
+	// Term counts the incarnations of the actor, from 1.
+	Term(ID) int
+	// Flying says whether some message that fits is in flight.
+	Flying(fits func(Message) bool) bool
+}
