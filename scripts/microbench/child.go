@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -16,7 +17,7 @@ const (
 	roleFile   = "sendfile"
 	childNode  = "MICROBENCH_NODE"
 	childPeers = "MICROBENCH_PEERS" // of the produce loop: clients' addresses, then peers', by node
-	childDir   = "MICROBENCH_DIR"   // or the file to send
+	childDir   = "MICROBENCH_DIR"   // or the files to send
 )
 
 // runChild does the part of a child until its parent ends, and says whether this process is one.
@@ -42,7 +43,7 @@ func serveChild(role string) error {
 	}
 	switch role {
 	case roleFile:
-		return sendForever(clients, os.Getenv(childDir))
+		return sendForever(clients, filepath.SplitList(os.Getenv(childDir)))
 	case roleLoop:
 		peers, err := net.FileListener(os.NewFile(4, "peers"))
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,8 +23,8 @@ const (
 	fetchVersion = 11
 )
 
-// fetchRow reads sealed data from a server process, one answer at a time, beside a process that sends the same ranges of the same file. The
-// reader is the same: it asks, and reads the answer into one buffer.
+// fetchRow reads sealed data from a server process, one answer at a time, beside a process that sends as many bytes of the same files, in
+// the same order: so both walk the same pages. The reader is the same: it asks, and reads the answer into one buffer.
 func fetchRow(e *env) row {
 	answers := e.pick(1500, 30)
 	return row{
@@ -41,13 +42,13 @@ func fetchRow(e *env) row {
 			if err != nil || len(segments) == 0 {
 				return nil, nil, s.stop, fmt.Errorf("segments of %s: %v, %w", fetchTopic, segments, err)
 			}
-			file, err := startSendfile(segments[0])
+			file, err := startSendfile(segments)
 			if err != nil {
 				return nil, nil, s.stop, err
 			}
 			end = func() { file.stop(); s.stop() }
 			bare = func(ctx context.Context, _ string) (sample, error) {
-				return readAnswers(ctx, file, ranges(asks, segments[0]), answers)
+				return readAnswers(ctx, file, ranges(asks, segments), answers)
 			}
 			ours = func(ctx context.Context, _ string) (sample, error) {
 				before, err := s.heapOf(ctx, 0)
@@ -74,18 +75,25 @@ type ask struct {
 	size    int  // of the answer, without that
 }
 
-// ranges asks the sending process for as many bytes of the file as the fetches bring.
-func ranges(asks []ask, path string) []ask {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil
-	}
-	out, pos := make([]ask, len(asks)), int64(0)
-	for i, a := range asks {
-		if pos+int64(a.size) > st.Size() {
-			pos = 0
+// ranges asks the sending process for as many bytes of the files as the fetches bring.
+func ranges(asks []ask, files []string) []ask {
+	sizes := make([]int64, len(files))
+	for i, f := range files {
+		st, err := os.Stat(f)
+		if err != nil {
+			return nil
 		}
-		out[i] = ask{request: binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(pos)), uint64(a.size)), size: a.size}
+		sizes[i] = st.Size()
+	}
+	out, file, pos := make([]ask, len(asks)), 0, int64(0)
+	for i, a := range asks {
+		for tries := 0; pos+int64(a.size) > sizes[file]; tries++ {
+			if tries == len(files) {
+				return nil
+			}
+			file, pos = (file+1)%len(files), 0
+		}
+		out[i] = ask{request: rangeOf(file, pos, a.size), size: a.size}
 		pos += int64(a.size)
 	}
 	return out
@@ -141,13 +149,13 @@ func readAnswers(ctx context.Context, s *servers, asks []ask, n int) (sample, er
 	return out, err
 }
 
-func startSendfile(path string) (*servers, error) {
+func startSendfile(paths []string) (*servers, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
-	p, err := startChild(roleFile, []string{childDir + "=" + path}, l)
+	p, err := startChild(roleFile, []string{childDir + "=" + strings.Join(paths, string(os.PathListSeparator))}, l)
 	if err != nil {
 		return nil, err
 	}
