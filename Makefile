@@ -9,7 +9,7 @@ FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engin
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
            ./bench/history:FuzzReader
 
-.PHONY: help build test lint fuzz fuzz-smoke microbench cover demo bench bench-smoke bench-full bench-faults sabotage check-format clients clean
+.PHONY: help build test lint fuzz fuzz-smoke microbench scale cover demo bench bench-smoke bench-full bench-faults sabotage check-format clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ fuzz-smoke: ## ten seconds of the three that read what strangers and crashes lea
 
 microbench: ## hot paths beside bare loops, as ratios within one run
 	@bash scripts/microbench.sh
+
+scale: ## three nodes, a thousand partitions: creation, idling, failover, restart (SCALEFLAGS="-fill 20GiB")
+	@bash scripts/scale.sh $(SCALEFLAGS)
 
 cover: ## coverage profile in coverage/coverage.out
 	@mkdir -p coverage

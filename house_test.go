@@ -156,7 +156,7 @@ func TestHarnessKnowsNothingOfTheBroker(t *testing.T) {
 }
 
 // doors name the only rooms that may import a dependency; with testsToo the rule holds for their tests as well. scripts/microbench
-// measures the rooms beside loops that use the same dependency bare.
+// measures the rooms beside loops that use the same dependency bare, scripts/scale asks nodes without a client in between.
 var doors = []struct {
 	name, prefix string
 	except       string // a longer prefix that has a door of its own
@@ -164,8 +164,8 @@ var doors = []struct {
 	testsToo     bool
 }{
 	{name: "Pebble", prefix: "github.com/cockroachdb/pebble", rooms: []string{"engine/vfs", "engine/kv"}, testsToo: true},
-	{name: "kmsg", prefix: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"engine/wire", "cluster/broker", "cluster/coordinator", "bench/load", "cmd/mqclient", "scripts/microbench"}},
-	{name: "franz-go", prefix: "github.com/twmb/franz-go", except: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"bench/load", "cmd/mqclient", "scripts/microbench"}},
+	{name: "kmsg", prefix: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"engine/wire", "cluster/broker", "cluster/coordinator", "bench/load", "cmd/mqclient", "scripts/microbench", "scripts/scale"}},
+	{name: "franz-go", prefix: "github.com/twmb/franz-go", except: "github.com/twmb/franz-go/pkg/kmsg", rooms: []string{"bench/load", "cmd/mqclient", "scripts/microbench", "scripts/scale"}},
 	{name: "gRPC", prefix: "google.golang.org/grpc", rooms: []string{"cluster/rpc", "cluster/rpc/rpcpb", "scripts/microbench"}, testsToo: true},
 	{name: "hashicorp/raft", prefix: "github.com/hashicorp", rooms: []string{"cluster/replica", "cluster/rpc"}, testsToo: true},
 	{name: "HdrHistogram", prefix: "github.com/HdrHistogram", rooms: []string{"bench/hdr"}, testsToo: true},
