@@ -231,8 +231,9 @@ func (l *link) ping() {
 	}
 	l.pings[id] = now
 	l.mu.Unlock()
+	r := l.peer.node.report()
 	l.out.enqueue(&rpcpb.Message{Id: id, Body: &rpcpb.Message_Ping{
-		Ping: &rpcpb.Ping{Dead: l.peer.node.deadList()},
+		Ping: &rpcpb.Ping{Dead: r.dead, Incarnation: r.incarnation, Order: r.order},
 	}}, true)
 }
 
@@ -267,7 +268,7 @@ func (l *link) dispatch(m *rpcpb.Message) {
 		delete(l.pings, m.GetId())
 		l.mu.Unlock()
 		if ok {
-			l.peer.ponged(time.Since(at), pong.GetDead())
+			l.peer.ponged(time.Since(at), report{pong.GetDead(), pong.GetIncarnation(), pong.GetOrder()})
 		}
 		return
 	}

@@ -195,15 +195,18 @@ func TestReportsOfDeathAreToldToTheOthersAtOnce(t *testing.T) {
 		n[2].OnReport(func(about rpc.NodeID) { reported <- about })
 		n[2].OnPeerChange(func(about rpc.NodeID, _ bool) { reported <- about })
 		network.Kill(1)
-		// A pong that was under way may take a report back until the next
-		// ping: what counts is that both were told at once.
-		seen := map[rpc.NodeID]bool{}
+		both := map[rpc.NodeID]bool{2: true, 3: true}
 		within(t, 10*time.Millisecond, "majority of reports", func() {
-			for !maps.Equal(seen, map[rpc.NodeID]bool{2: true, 3: true}) {
+			for !maps.Equal(n[2].ReportsDead(1), both) {
 				<-reported
-				maps.Copy(seen, n[2].ReportsDead(1))
 			}
 		})
+		for range 1000 {
+			time.Sleep(time.Millisecond)
+			if got := n[2].ReportsDead(1); !maps.Equal(got, both) {
+				t.Fatalf("a report was taken back: only %v say so", got)
+			}
+		}
 	})
 }
 

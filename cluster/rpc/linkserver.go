@@ -71,11 +71,12 @@ func (n *Node) serveLink(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.E
 func (n *Node) serveMessage(out *sender, from NodeID, m *rpcpb.Message, serving bool) {
 	switch body := m.GetBody().(type) {
 	case *rpcpb.Message_Ping:
+		r := n.report()
 		out.enqueue(&rpcpb.Message{Id: m.GetId(), Body: &rpcpb.Message_Pong{
-			Pong: &rpcpb.Pong{Dead: n.deadList()},
+			Pong: &rpcpb.Pong{Dead: r.dead, Incarnation: r.incarnation, Order: r.order},
 		}}, true)
 		if p := n.peer(from); p != nil {
-			p.took(body.Ping.GetDead())
+			p.took(report{body.Ping.GetDead(), body.Ping.GetIncarnation(), body.Ping.GetOrder()})
 		}
 	case *rpcpb.Message_Heartbeats:
 		n.beaten(out, body.Heartbeats, serving)

@@ -25,6 +25,7 @@ type Node struct {
 	pool      buffers
 	received  *budget
 	ids       atomic.Uint64
+	reports   atomic.Uint64 // given so far
 	born      time.Time
 	tick      atomic.Int64 // when pings were last sent, nanoseconds since born
 	grpc      *grpc.Server

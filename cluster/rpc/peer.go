@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"time"
 )
@@ -27,8 +26,7 @@ type peer struct {
 	lastPong time.Time
 	trips    roundTrips
 	silence  *time.Timer
-	reports  map[NodeID]bool // whom this peer reports dead
-	reported time.Time
+	reports  reports // whom this peer reports dead
 
 	beats   []*beat
 	beating bool
@@ -193,14 +191,14 @@ func (p *peer) judge(dead bool) {
 }
 
 // ponged takes over an answer to a ping that took d.
-func (p *peer) ponged(d time.Duration, dead []int32) {
+func (p *peer) ponged(d time.Duration, r report) {
 	p.mu.Lock()
 	p.lastPong = time.Now()
 	p.trips.add(d)
 	p.listenLocked()
 	p.mu.Unlock()
 	p.judge(false)
-	p.took(dead)
+	p.took(r)
 }
 
 // listenLocked starts the wait for the next pong anew.
@@ -259,43 +257,6 @@ func (p *peer) isDead() bool {
 	defer p.mu.Unlock()
 	return p.heard && p.dead
 }
-
-// took takes over whom the peer reports dead.
-func (p *peer) took(dead []int32) {
-	next := make(map[NodeID]bool, len(dead))
-	for _, id := range dead {
-		next[NodeID(id)] = true
-	}
-	p.mu.Lock()
-	p.reported = time.Now()
-	before := p.reports
-	if maps.Equal(before, next) {
-		p.mu.Unlock()
-		return
-	}
-	p.reports = next
-	p.mu.Unlock()
-	for id := range next {
-		if !before[id] {
-			p.node.reportChanged(id)
-		}
-	}
-	for id := range before {
-		if !next[id] {
-			p.node.reportChanged(id)
-		}
-	}
-}
-
-// saysDead says whether the peer's last report, if recent, names id.
-func (p *peer) saysDead(id NodeID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reports[id] && time.Since(p.reported) < reportAge
-}
-
-// reportAge is how long a peer's report counts.
-const reportAge = time.Second
 
 // move gives the peer another address; a connection to the old one is closed.
 func (p *peer) move(addr string) {

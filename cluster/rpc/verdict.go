@@ -59,16 +59,6 @@ func (n *Node) ReportsDead(id NodeID) map[NodeID]bool {
 	return out
 }
 
-func (n *Node) deadList() []int32 {
-	var dead []int32
-	for _, p := range n.allPeers() {
-		if p.isDead() {
-			dead = append(dead, int32(p.id))
-		}
-	}
-	return dead
-}
-
 // verdict tells the others and the callbacks what this node takes a peer for.
 func (n *Node) verdict(id NodeID, alive bool) {
 	n.cfg.Logger.Info("peer judged", "peer", id, "alive", alive)

@@ -404,9 +404,14 @@ func (*Message_Failure) isMessage_Body() {}
 
 func (*Message_Fragment) isMessage_Body() {}
 
+// Pings and pongs say whom the sender takes for dead, with the place of this
+// word among all that it gave: they travel on different connections and overtake each
+// other. Of two reports of one incarnation the higher order is the newer.
 type Ping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Dead          []int32                `protobuf:"varint,1,rep,packed,name=dead,proto3" json:"dead,omitempty"` // the nodes that the sender takes for dead
+	Dead          []int32                `protobuf:"varint,1,rep,packed,name=dead,proto3" json:"dead,omitempty"`        // the nodes that the sender takes for dead
+	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the sender's process; 0 from one that gives no order
+	Order         uint64                 `protobuf:"varint,3,opt,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,9 +453,25 @@ func (x *Ping) GetDead() []int32 {
 	return nil
 }
 
+func (x *Ping) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Ping) GetOrder() uint64 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
+}
+
 type Pong struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dead          []int32                `protobuf:"varint,1,rep,packed,name=dead,proto3" json:"dead,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Order         uint64                 `protobuf:"varint,3,opt,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,6 +511,20 @@ func (x *Pong) GetDead() []int32 {
 		return x.Dead
 	}
 	return nil
+}
+
+func (x *Pong) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Pong) GetOrder() uint64 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
 }
 
 type Target struct {
@@ -1681,11 +1716,15 @@ const file_peer_proto_rawDesc = "" +
 	"\x03ack\x18\v \x01(\v2\x15.gopherlog.rpc.v1.AckH\x00R\x03ack\x125\n" +
 	"\afailure\x18\f \x01(\v2\x19.gopherlog.rpc.v1.FailureH\x00R\afailure\x128\n" +
 	"\bfragment\x18\r \x01(\v2\x1a.gopherlog.rpc.v1.FragmentH\x00R\bfragmentB\x06\n" +
-	"\x04body\"\x1a\n" +
+	"\x04body\"R\n" +
 	"\x04Ping\x12\x12\n" +
-	"\x04dead\x18\x01 \x03(\x05R\x04dead\"\x1a\n" +
+	"\x04dead\x18\x01 \x03(\x05R\x04dead\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
+	"\x05order\x18\x03 \x01(\x04R\x05order\"R\n" +
 	"\x04Pong\x12\x12\n" +
-	"\x04dead\x18\x01 \x03(\x05R\x04dead\"B\n" +
+	"\x04dead\x18\x01 \x03(\x05R\x04dead\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
+	"\x05order\x18\x03 \x01(\x04R\x05order\"B\n" +
 	"\x06Target\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
