@@ -21,6 +21,8 @@ var produceAPI = api{
 	notes: []string{
 		"Versions 0 to 2 are advertised because old clients look for them before they compress; their record formats are answered with UNSUPPORTED_FOR_MESSAGE_FORMAT.",
 		"Exactly one batch of format 2 per partition and request, otherwise INVALID_RECORD; at most 10,000 partitions a request.",
+		"The records of an uncompressed batch must be as many as its header says, numbered from 0, and each must hold its fields: otherwise INVALID_RECORD, with the record and its byte. Kafka lets other numbers pass and repairs a wrong largest timestamp; here batches are stored as they were sent.",
+		"Compressed batches are not decompressed, and Kafka does: of them only the CRC and the header are checked, and that the bytes can hold so many records. A producer that compresses garbage under a valid CRC makes its consumers fail; mqvalidate finds such a batch.",
 		"zstd needs version 7, otherwise UNSUPPORTED_COMPRESSION_TYPE. Batches are stored as they were sent.",
 		"acks=0 gets no response; any error closes the connection.",
 		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP). Transactional batches are answered with INVALID_TXN_STATE.",

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"net"
 	"testing"
@@ -102,6 +104,13 @@ func (c *client) closed() {
 // batch builds one batch with the given values.
 func batch(values ...string) record.Batch {
 	return batchOf(record.Builder{BaseTimestamp: 1000}, values...)
+}
+
+// refit changes the records of b and gives it the CRC that they need.
+func refit(b record.Batch, change func(records []byte)) record.Batch {
+	change(b.Payload())
+	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
+	return b
 }
 
 func batchOf(b record.Builder, values ...string) record.Batch {

@@ -72,6 +72,8 @@ func TestProduceRefusesWithKafkasCode(t *testing.T) {
 		{"shorter than a header", 9, 1, "t", 0, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 14}, codeCorruptMessage},
 		{"magic 1", 9, 1, "t", 0, func() []byte { b := batch("a"); b[16] = 1; return b }(), codeUnsupportedForMessageFormat},
 		{"damaged", 9, 1, "t", 0, flip(65, batch("a")), codeCorruptMessage},
+		{"no records under a valid CRC", 9, 1, "t", 0, refit(batch("a", "b"), func(p []byte) { clear(p) }), codeInvalidRecord},
+		{"record longer than its batch", 9, 1, "t", 0, refit(batch("a", "b"), func(p []byte) { p[0] += 40 }), codeInvalidRecord},
 		{"control batch", 9, 1, "t", 0, control, codeInvalidRecord},
 		{"zstd below version 7", 6, 1, "t", 0, batchOf(record.Builder{Codec: record.Zstd}, "a"), codeUnsupportedCompressionType},
 		{"transactional", 9, 1, "t", 0, txn, codeInvalidTxnState},

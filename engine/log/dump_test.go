@@ -1,10 +1,14 @@
 package log
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"strings"
 	"testing"
 
+	"gopherlog/engine/record"
 	"gopherlog/engine/vfs"
 )
 
@@ -72,5 +76,25 @@ func TestVerifyNamesFileOffsetAndByte(t *testing.T) {
 			continue
 		}
 		t.Log(rep.Problems)
+	}
+}
+
+// TestVerifyFindsRecordsThatNoConsumerCouldRead under a CRC that is right, compressed or not.
+func TestVerifyFindsRecordsThatNoConsumerCouldRead(t *testing.T) {
+	for codec := record.None; codec <= record.Zstd; codec++ {
+		r, w := startedRig(t, nil)
+		b := record.Builder{Codec: codec}
+		b.Append(record.Record{Value: bytes.Repeat([]byte("value"), 20)})
+		e := Entry{Index: 3, Term: 1, Data: b.Finish()}
+		clear(e.Data[record.HeaderSize:])
+		binary.BigEndian.PutUint32(e.Data[17:], crc32.Checksum(e.Data[21:], castagnoli))
+		r.append(e)
+		if err := r.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rep, err := Verify(r.fs, r.cfg.Dir)
+		if err != nil || len(rep.Problems) != 1 || rep.Problems[0].Offset != w.end {
+			t.Errorf("%s: %v %v, want one problem at offset %d", codec, rep.Problems, err, w.end)
+		}
 	}
 }

@@ -151,7 +151,24 @@ func (v *verifier) checkBatch(b record.Batch) error {
 	case b.LeaderEpoch() < v.epoch:
 		return fmt.Errorf("leader epoch %d after %d", b.LeaderEpoch(), v.epoch)
 	}
-	return b.Validate()
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	return checkContents(b)
+}
+
+// checkContents decodes the records as a consumer would. The broker stores compressed records without looking into them, so that only
+// here their producer's mistakes show.
+func checkContents(b record.Batch) error {
+	if b.Codec() == record.None {
+		return b.CheckRecords()
+	}
+	for _, err := range record.Records(b) {
+		if err != nil {
+			return fmt.Errorf("consumers cannot read this batch: %w", err)
+		}
+	}
+	return nil
 }
 
 // ridx compares the .ridx with the batches; it may end before them.

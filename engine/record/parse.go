@@ -128,7 +128,8 @@ func (b Batch) validateFields() error {
 }
 
 // ValidateProduce is Validate and what a client must keep to as well: base offset 0, no control bit,
-// create time, a sequence exactly when there is a producer id.
+// create time, a sequence exactly when there is a producer id, records that consumers can decode
+// (CheckRecords).
 func (b Batch) ValidateProduce() error {
 	if err := b.Validate(); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (b Batch) ValidateProduce() error {
 	case b.HasProducerID() && b.BaseSequence() < 0:
 		return fmt.Errorf("%w: producer id %d without a sequence", ErrInvalid, b.ProducerID())
 	}
-	return nil
+	return b.CheckRecords()
 }
 
 // ParseProduce returns the one batch that the records of a produce request for one partition must be,

@@ -266,6 +266,8 @@ func FuzzDecodeMessage(f *testing.F) {
 		f.Add([]byte(b))
 	}
 	f.Add([]byte(BuildControl(Commit, 1, 0, 0, 0)))
+	f.Add([]byte(holding(None, 2, append(plainRecord(0, 0, 0, 1, 1, 2, 2, 'k', 1), plainRecord(0, 0, 2, 1, 1, 0)...))))
+	f.Add([]byte(holding(None, 1, []byte("these are no records"))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _ = PeekHeader(data)
 		_, _, _ = DecodeMessage(data)
@@ -285,6 +287,9 @@ func FuzzDecodeMessage(f *testing.F) {
 			t.Fatalf("%v passed validation", b)
 		}
 		_, _, _ = ParseControl(b)
+		if b.Codec() == None && b.Count() > 0 && (b.CheckRecords() == nil) != decodes(b) {
+			t.Fatalf("the walk over the records and the decoder disagree: %v", b.CheckRecords())
+		}
 		n := int32(0)
 		for _, err := range Records(b) {
 			if err != nil {

@@ -57,14 +57,14 @@ func DecodeMessage(plain []byte) (Record, []byte, error) { return parseRecord(pl
 
 func parseRecord(b []byte) (Record, []byte, error) {
 	r := reader{b: b}
-	size := r.varint()
+	size := int64(r.varint32())
 	if r.bad || size < 0 || size > int64(len(r.b)) {
 		return Record{}, b, fmt.Errorf("%w: record length %d with %d bytes left", ErrCorrupt, size, len(r.b))
 	}
 	rest := r.b[size:]
 	r.b = r.b[:size]
 	r.bytes(1) // attributes: unused
-	rec := Record{TimestampDelta: r.varint(), OffsetDelta: int32(r.varint())}
+	rec := Record{TimestampDelta: r.varint(), OffsetDelta: r.varint32()}
 	rec.Key = r.nullable()
 	rec.Value = r.nullable()
 	rec.Headers = r.headers()
@@ -93,6 +93,19 @@ func (r *reader) varint() int64 {
 	return v
 }
 
+func (r *reader) varint32() int32 {
+	if r.bad {
+		return 0
+	}
+	v, next := varint32(r.b, 0)
+	if next > len(r.b) {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[next:]
+	return v
+}
+
 func (r *reader) bytes(n int64) []byte {
 	if r.bad || n < 0 || n > int64(len(r.b)) {
 		r.bad = true
@@ -104,7 +117,7 @@ func (r *reader) bytes(n int64) []byte {
 }
 
 func (r *reader) nullable() []byte {
-	n := r.varint()
+	n := int64(r.varint32())
 	if n == -1 {
 		return nil
 	}
@@ -114,7 +127,7 @@ func (r *reader) nullable() []byte {
 // headers reads the header list; each header takes at least two bytes, so that a count beyond that is
 // refused before memory is given to it.
 func (r *reader) headers() []RecordHeader {
-	n := r.varint()
+	n := int64(r.varint32())
 	if r.bad || n < 0 || n > int64(len(r.b))/2 {
 		r.bad = true
 		return nil
@@ -124,7 +137,7 @@ func (r *reader) headers() []RecordHeader {
 	}
 	out := make([]RecordHeader, 0, n)
 	for range n {
-		key := r.bytes(r.varint())
+		key := r.bytes(int64(r.varint32()))
 		out = append(out, RecordHeader{Key: string(key), Value: r.nullable()})
 	}
 	return out
