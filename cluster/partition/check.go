@@ -51,12 +51,17 @@ func (l *leadership) checkBatch(f *inflight, r *round) {
 		l.repeat(f, v)
 	case producer.Reject:
 		l.reject(f, reasons[v.Reason])
+	case producer.Verify, producer.Hold: // the broker refuses transactional batches
+		l.reject(f, ErrInvalidProducerEpoch)
 	}
 }
 
 var reasons = map[producer.Reason]error{
-	producer.OutOfOrder:   ErrOutOfOrderSequence,
-	producer.InvalidEpoch: ErrInvalidProducerEpoch,
+	producer.OutOfOrder:        ErrOutOfOrderSequence,
+	producer.InvalidEpoch:      ErrInvalidProducerEpoch,
+	producer.InvalidTxnState:   ErrInvalidProducerEpoch,
+	producer.StillEnding:       ErrInvalidProducerEpoch,
+	producer.CoordinatorFenced: ErrInvalidProducerEpoch,
 }
 
 func (l *leadership) enoughInSync(r *round) bool {

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,9 @@ const (
 //
 // Surviving replicas have their turn in order of assignment, each a head start after the one before. Whoever has its turn
 // asks the others how long their logs are, and lets the longest campaign.
+//
+// A leader to whom a majority of the voters is dead commits nothing, and the others follow another one by now. It steps down at
+// once, long before its lease ends, so that its clients look elsewhere. It leads again only when a majority elects it.
 
 // election is what the elector remembers of an undecided group.
 type election struct {
@@ -75,7 +79,12 @@ func (e *elector) round(now time.Time) time.Duration {
 	seen := make(map[*Partition]bool)
 	var due []*Partition
 	for _, p := range e.m.All() {
-		orphan, undecided := v.undecided(p.group.Status())
+		st := p.group.Status()
+		if st.Role == replica.Leader && v.alone(p) {
+			e.m.logger.Warn("a majority does not answer, leadership given up", "partition", p.label, "term", st.Term)
+			p.group.StepDown()
+		}
+		orphan, undecided := v.undecided(st)
 		if !undecided {
 			continue
 		}
@@ -196,17 +205,50 @@ func (v *view) undecided(st replica.Status) (orphan, yes bool) {
 	return true, true
 }
 
-// deadFor says whether a majority of voters reports the node dead.
-func (v *view) deadFor(node rpc.NodeID, voters []rpc.ServerID) bool {
+// alone says whether so many voters are dead to this node that the others are no majority.
+func (v *view) alone(p *Partition) bool {
+	if !v.somebodyDead() {
+		return false
+	}
+	voters := p.group.Voters()
+	reached := 0
+	for _, s := range voters {
+		if !v.isDead(s.Node()) {
+			reached++
+		}
+	}
+	return reached < majority(len(voters))
+}
+
+// somebodyDead spares the healthy cluster a look at every group's voters.
+func (v *view) somebodyDead() bool {
+	for id := range v.img.Brokers {
+		if v.isDead(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// isDead is this node's own verdict; a node that was never heard of has none.
+func (v *view) isDead(node rpc.NodeID) bool { return node != v.m.node && v.reports(node)[v.m.node] }
+
+// reports returns who takes the node for dead, this node included, as it was when first asked for.
+func (v *view) reports(node rpc.NodeID) map[rpc.NodeID]bool {
 	by := v.dead[node]
 	if by == nil {
-		by = make(map[rpc.NodeID]bool)
-		for reporter, dead := range v.m.net.ReportsDead(node) {
-			by[reporter] = dead
+		by = maps.Clone(v.m.net.ReportsDead(node))
+		if by == nil {
+			by = make(map[rpc.NodeID]bool)
 		}
-		by[v.m.node] = !v.m.net.Alive(node)
 		v.dead[node] = by
 	}
+	return by
+}
+
+// deadFor says whether a majority of voters reports the node dead.
+func (v *view) deadFor(node rpc.NodeID, voters []rpc.ServerID) bool {
+	by := v.reports(node)
 	n := 0
 	for _, voter := range voters {
 		if voter.Node() != node && by[voter.Node()] {

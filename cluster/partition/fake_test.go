@@ -42,6 +42,7 @@ type fakeGroup struct {
 	calls int
 
 	campaigns int
+	stepDowns int
 	transfers []rpc.ServerID
 
 	kick chan struct{}
@@ -260,6 +261,13 @@ func (g *fakeGroup) Campaign() error {
 	return nil
 }
 
+// StepDown is obeyed when the test says so.
+func (g *fakeGroup) StepDown() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stepDowns++
+}
+
 // TransferTo succeeds at once.
 func (g *fakeGroup) TransferTo(_ context.Context, to rpc.ServerID) error {
 	g.mu.Lock()
@@ -384,7 +392,8 @@ func open(t testing.TB, options ...option) *harness {
 	h.Partition = &Partition{
 		topic: "t", label: "t-0", log: l, node: 1, now: time.Now, logger: Config{}.WithDefaults().Logger,
 		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget), disk: &disk{},
-		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {}, unled: func(*Partition) {},
+		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {}, overfull: func(*Partition) {},
+		unled:     func(*Partition) {},
 		producers: producer.New(),
 	}
 	h.Partition.settings.Store(&s)

@@ -316,6 +316,7 @@ func (m *Manager) newPartition(t *meta.Topic, number int32, l *log.Log, s *Setti
 		budget: m.shared.budget, disk: &m.shared.disk, own: NewBudget(PartitionBudget),
 		changed:   func(p *Partition) { m.dirty.add(p); kick(m.publishKick); kick(m.electKick) },
 		trimmed:   func(p *Partition) { m.untidy.add(p); kick(m.trimKick) },
+		overfull:  func(p *Partition) { m.overfull.add(p); kick(m.retainKick) },
 		unled:     func(*Partition) { kick(m.electKick) },
 		producers: producer.New(), opened: m.cfg.Now(),
 	}

@@ -18,12 +18,13 @@ func (m machine) Apply(entries []replica.Committed) {
 		return
 	}
 	p := m.p
-	start, trim := p.logStart.Load(), false
+	start, trim, bytes := p.logStart.Load(), false, 0
 	p.stateMu.Lock()
 	for i := range entries {
 		switch e := &entries[i]; e.Kind {
 		case replica.KindData:
 			p.producers.Apply(e.Batch)
+			bytes += e.Batch.Length()
 		case replica.KindCtrl:
 			if to, ok := p.command(e); ok && to > start {
 				start, trim = to, true
@@ -40,6 +41,16 @@ func (m machine) Apply(entries []replica.Committed) {
 	}
 	if trim {
 		p.trimmed(p)
+	}
+	p.grown(int64(bytes))
+}
+
+// grown counts what the log gained and says when retention.bytes is exceeded by a whole segment. A leader does: the
+// others are told by its trim entry.
+func (p *Partition) grown(bytes int64) {
+	if bytes > 0 && p.lead.Load() != nil && p.room.Add(-bytes) <= 0 {
+		p.room.Store(retentionStep)
+		p.overfull(p)
 	}
 }
 

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -13,7 +14,9 @@ const (
 	diskEvery = time.Second
 )
 
-// housekeepLoop removes files below log starts that moved, and lets leaders propose what retention and expiry want gone.
+// housekeepLoop removes files below log starts that moved, and lets leaders propose what retention and expiry want gone:
+// every RetentionEvery, and at once where retention.bytes is exceeded, so that a topic under load keeps what it is asked to
+// keep and no more.
 func (m *Manager) housekeepLoop() {
 	tick := time.NewTicker(m.cfg.RetentionEvery)
 	defer tick.Stop()
@@ -29,6 +32,9 @@ func (m *Manager) housekeepLoop() {
 			for p := range m.untidy.take() {
 				m.trimFiles(p)
 			}
+		case <-m.retainKick:
+			due := slices.Collect(maps.Keys(m.overfull.take()))
+			parallel(atOnce, len(due), func(i int) { m.retain(due[i], time.Time{}) })
 		case <-tick.C:
 			all := m.All()
 			parallel(atOnce, len(all), func(i int) { m.tidy(all[i]) })
@@ -36,13 +42,20 @@ func (m *Manager) housekeepLoop() {
 	}
 }
 
-func (m *Manager) tidy(p *Partition) {
+// retain waits for the trim entry, if one is due, but not for the files.
+func (m *Manager) retain(p *Partition, now time.Time) {
 	ctx, cancel := context.WithTimeout(m.ctx, controlTimeout)
 	defer cancel()
-	now := m.cfg.Now()
 	if err := p.retain(ctx, now, m.mayTrim); err != nil {
 		m.logger.Debug("retention", "partition", p.label, "error", err)
 	}
+}
+
+func (m *Manager) tidy(p *Partition) {
+	now := m.cfg.Now()
+	m.retain(p, now)
+	ctx, cancel := context.WithTimeout(m.ctx, controlTimeout)
+	defer cancel()
 	if err := p.expireProducers(ctx, now); err != nil {
 		m.logger.Debug("producer expiry", "partition", p.label, "error", err)
 	}

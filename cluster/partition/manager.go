@@ -35,16 +35,17 @@ type Manager struct {
 	ready    atomic.Bool // the image is current: what it does not name does not exist
 	draining atomic.Bool
 
-	followKick, electKick, publishKick, trimKick chan struct{}
+	followKick, electKick, publishKick, trimKick, retainKick chan struct{}
 
-	dirty   dirtySet // leadership changed
-	untidy  dirtySet // log start moved
-	stop    chan struct{}
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	closing sync.Once
-	unhook  func()
+	dirty    dirtySet // leadership changed
+	untidy   dirtySet // log start moved
+	overfull dirtySet // more is kept than retention.bytes asks for
+	stop     chan struct{}
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	closing  sync.Once
+	unhook   func()
 }
 
 // network is what the elector needs of *rpc.Node.
@@ -112,6 +113,7 @@ func Open(cfg Config) (*Manager, error) {
 		electKick:   make(chan struct{}, 1),
 		publishKick: make(chan struct{}, 1),
 		trimKick:    make(chan struct{}, 1),
+		retainKick:  make(chan struct{}, 1),
 		stop:        make(chan struct{}),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())

@@ -28,6 +28,7 @@ type group interface {
 	Voters() []rpc.ServerID
 	WaitCommittedOn(n int, index uint64, fn func(error)) (cancel func())
 	Campaign() error
+	StepDown()
 	TransferTo(ctx context.Context, target rpc.ServerID) error
 	Members() []replica.Member
 	Match(peer rpc.ServerID) (index uint64, lastContact time.Time)
@@ -62,6 +63,7 @@ type Partition struct {
 	disk       *disk            // the node's
 	changed    func(*Partition) // leadership here began or ended
 	trimmed    func(*Partition) // the log start moved
+	overfull   func(*Partition) // a segment is more than retention.bytes asks for
 	unled      func(*Partition) // something happened while others lead, or nobody
 
 	settings atomic.Pointer[Settings]
@@ -75,6 +77,7 @@ type Partition struct {
 	highWatermark atomic.Int64
 	logStart      atomic.Int64
 	applied       atomic.Uint64
+	room          atomic.Int64 // bytes to come until overfull; counted by Apply while this replica leads
 
 	leadMu sync.Mutex // orders changes of lead
 	lead   atomic.Pointer[leadership]

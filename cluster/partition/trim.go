@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"gopherlog/engine/log"
@@ -87,13 +88,35 @@ func retention(segments []log.SegmentInfo, start, hw, end int64, now time.Time, 
 	return trim, roll
 }
 
+// retentionStep is after how many more bytes a log that exceeds retention.bytes is looked at again: its followers lag, or
+// its trim entry is under way.
+const retentionStep = 1 << 20
+
+// roomFor returns how much a log may grow until retention.bytes would be kept without its oldest segment.
+func roomFor(segments []log.SegmentInfo, start int64, s *Settings) int64 {
+	if s.RetentionBytes < 0 {
+		return math.MaxInt64
+	}
+	var kept int64 // by the segments that the log start has not passed, without the first of them
+	for i := len(segments) - 1; i > 0 && segments[i-1].BaseOffset >= start; i-- {
+		kept += segments[i].Bytes
+	}
+	return max(s.RetentionBytes-kept, retentionStep)
+}
+
 // retain proposes what retention says. Only a leader does; mayTrim says whether live followers are far enough.
+// With a zero now only retention.bytes counts.
 func (p *Partition) retain(ctx context.Context, now time.Time, mayTrim func(*Partition) bool) error {
 	if p.lead.Load() == nil {
 		return nil
 	}
 	start := p.LogStart()
-	trim, roll := retention(p.log.Segments(), start, p.HighWatermark(), p.EndOffset(), now, p.settings.Load())
+	segments, settings := p.log.Segments(), p.Settings()
+	if now.IsZero() {
+		settings.RetentionTime = -1
+	}
+	trim, roll := retention(segments, start, p.HighWatermark(), p.EndOffset(), now, &settings)
+	p.room.Store(roomFor(segments, max(start, trim), &settings))
 	if trim <= start || !mayTrim(p) {
 		return nil
 	}

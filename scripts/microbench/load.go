@@ -65,6 +65,18 @@ func (b blast) against(ctx context.Context, addrs []string, brokers []*process) 
 	return s, errors.Join(err, cl.Flush(drain))
 }
 
+// fill produces until n bytes of records were acknowledged.
+func (b blast) fill(ctx context.Context, s *servers, n int64) error {
+	for n > 0 {
+		got, err := b.against(ctx, s.addrs, s.all)
+		if err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+		n -= got.bytes
+	}
+	return nil
+}
+
 func (b blast) produce(ctx context.Context, cl *kgo.Client, promise func(*kgo.Record, error)) {
 	value := make([]byte, b.size)
 	for i := range value {
@@ -161,14 +173,4 @@ func led(t kadm.TopicDetail, partitions int) bool {
 		}
 	}
 	return len(t.Partitions) == partitions
-}
-
-func deleteTopic(ctx context.Context, addrs []string, topic string) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.DisableClientMetrics())
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	_, err = kadm.NewClient(cl).DeleteTopic(ctx, topic)
-	return err
 }

@@ -12,18 +12,20 @@ import (
 
 const (
 	producePartitions = 6
-	segmentBytes      = 64 << 20 // of both sides: bounds the page cache
+	segmentBytes      = 64 << 20 // of both sides, which keep one full segment or file beside the one that is written
 )
 
 // produceRow is a real client at saturation against three server processes, beside the same client against three processes of the produce
-// loop. A topic lives for one measurement, so that its pages go with it.
+// loop. Before anything is measured both sides are filled up to what they keep: from then on each writes into pages that its
+// own removals freed, and neither measures how fast the machine hands out memory.
 func produceRow(e *env, name string, size int) row {
-	b := blast{partitions: producePartitions, size: size, warm: 700 * time.Millisecond, run: 2500 * time.Millisecond}
+	b := blast{topic: "produce", partitions: producePartitions, size: size, warm: 700 * time.Millisecond, run: 2500 * time.Millisecond}
 	if e.short {
 		b.warm, b.run = 20*time.Millisecond, 100*time.Millisecond
 	}
 	return row{
-		name: name, unit: "rec/s", value: perSecond, limit: 0.85, note: "three processes a side, brokers' CPU",
+		name: name, unit: "rec/s", value: perSecond, limit: 0.85,
+		note: fmt.Sprintf("three processes a side, brokers' CPU; each keeps %d x (%d + up to %d) MiB a node", producePartitions, segmentBytes>>20, segmentBytes>>20),
 		open: func(ctx context.Context, dir string) (bare, ours side, end func(), err error) {
 			loop, err := startLoop(dir)
 			if err != nil {
@@ -31,31 +33,23 @@ func produceRow(e *env, name string, size int) row {
 			}
 			s, err := startServers(ctx, e, filepath.Join(dir, "servers"), 3)
 			end = func() { loop.stop(); s.stop() }
-			bare = func(ctx context.Context, _ string) (sample, error) {
-				b := b
-				b.topic = "loop"
-				return b.against(ctx, loop.addrs, loop.all)
-			}
-			turn := 0
+			bare = func(ctx context.Context, _ string) (sample, error) { return b.against(ctx, loop.addrs, loop.all) }
 			ours = func(ctx context.Context, _ string) (sample, error) {
-				b := b
-				turn++
-				b.topic = fmt.Sprintf("produce-%d", turn)
-				if err := createTopic(ctx, s.addrs, b.topic, b.partitions, 3, fmt.Sprint(segmentBytes)); err != nil {
-					return sample{}, err
+				if e.profile == "" {
+					return b.against(ctx, s.addrs, s.all)
 				}
-				wait := func() error { return nil }
-				if e.profile != "" {
-					wait = s.profileNodes(ctx, e.profile, fmt.Sprintf("produce-%d", size), b.warm+b.run)
-				}
+				wait := s.profileNodes(ctx, e.profile, fmt.Sprintf("produce-%d", size), b.warm+b.run)
 				got, err := b.against(ctx, s.addrs, s.all)
-				err = errors.Join(err, wait())
-				if err != nil {
-					return got, err
-				}
-				return got, deleteTopic(ctx, s.addrs, b.topic)
+				return got, errors.Join(err, wait())
 			}
-			return bare, ours, end, err
+			if err != nil {
+				return bare, ours, end, err
+			}
+			if err := createTopic(ctx, s.addrs, b.topic, b.partitions, 3, fmt.Sprint(segmentBytes)); err != nil {
+				return bare, ours, end, err
+			}
+			keeps := int64(e.pick(2*producePartitions*segmentBytes, 1))
+			return bare, ours, end, errors.Join(b.fill(ctx, loop, keeps), b.fill(ctx, s, keeps))
 		},
 	}
 }

@@ -50,12 +50,13 @@ type loopPart struct {
 	file rolling
 }
 
-// rolling is a file that is replaced by an empty one when it is full: the page cache stays small.
+// rolling is a file that is replaced by an empty one when it is full. The full one stays until the next is full too, as
+// retention.bytes of one segment keeps it: so that both sides have the same bytes in the page cache.
 type rolling struct {
-	path string
-	f    *os.File
-	pos  int64
-	n    int
+	path    string
+	f, full *os.File
+	pos     int64
+	n       int
 }
 
 func (r *rolling) write(b []byte) {
@@ -63,11 +64,11 @@ func (r *rolling) write(b []byte) {
 		name := fmt.Sprintf("%s-%d", r.path, r.n)
 		f, err := os.Create(name)
 		must(err)
-		if r.f != nil {
-			must(os.Remove(r.f.Name()))
-			r.f.Close()
+		if r.full != nil {
+			must(os.Remove(r.full.Name()))
+			r.full.Close()
 		}
-		r.f, r.pos, r.n = f, 0, r.n+1
+		r.f, r.full, r.pos, r.n = f, r.f, 0, r.n+1
 	}
 	n, err := r.f.WriteAt(b, r.pos)
 	must(err)
