@@ -29,9 +29,7 @@ func TestConcurrentFileRangesKeepTheirPositions(t *testing.T) {
 	s := start(t, Config{Handler: func(r *Request) {
 		pos := int64(binary.BigEndian.Uint32(r.Body))
 		n := int64(binary.BigEndian.Uint32(r.Body[4:]))
-		resp := Response{Release: func() { released <- struct{}{} }, Pieces: []Piece{
-			{Bytes: []byte("head")}, {File: f, Pos: pos, Len: n}, {Bytes: []byte("mid")}, {File: f, Pos: 0, Len: 10}, {Bytes: []byte("tail")},
-		}}
+		resp := Response{Release: func() { released <- struct{}{} }, Pieces: shape(r.CorrelationID, f, pos, n)}
 		if pos%2 == 0 {
 			r.Reply(resp)
 		} else {
@@ -39,7 +37,7 @@ func TestConcurrentFileRangesKeepTheirPositions(t *testing.T) {
 		}
 	}})
 	var wg sync.WaitGroup
-	const conns, each = 8, 12
+	const conns, each = 8, 25
 	for i := range conns {
 		c := dial(t, s)
 		wg.Add(1)
@@ -50,8 +48,13 @@ func TestConcurrentFileRangesKeepTheirPositions(t *testing.T) {
 				body := binary.BigEndian.AppendUint32(nil, uint32(pos))
 				send(t, c, frame(0, int32(j), binary.BigEndian.AppendUint32(body, uint32(n))))
 				_, got := response(t, c)
-				want := "head" + string(data[pos:pos+n]) + "mid" + string(data[:10]) + "tail"
-				if string(got) != want {
+				var want []byte
+				for _, p := range shape(int32(j), f, int64(pos), int64(n)) {
+					if want = append(want, p.Bytes...); p.File != nil {
+						want = append(want, data[p.Pos:p.Pos+p.Len]...)
+					}
+				}
+				if !bytes.Equal(got, want) {
 					t.Errorf("connection %d answer %d: %d bytes differ from the file", i, j, len(got))
 				}
 			}
@@ -61,6 +64,22 @@ func TestConcurrentFileRangesKeepTheirPositions(t *testing.T) {
 	for range conns * each {
 		<-released
 	}
+}
+
+// shape varies what stands before and behind a file: that decides how the bytes around it are sent.
+func shape(i int32, f *os.File, pos, n int64) []Piece {
+	file, head, tail := Piece{File: f, Pos: pos, Len: n}, Piece{Bytes: []byte("head")}, Piece{Bytes: []byte("tail")}
+	switch i / 5 % 5 {
+	case 0:
+		return []Piece{head, file, {Bytes: []byte("mid")}, {File: f, Pos: 0, Len: 10}, tail}
+	case 1:
+		return []Piece{head, file}
+	case 2:
+		return []Piece{{Bytes: bytes.Repeat([]byte("long"), 5000)}, tail, file}
+	case 3:
+		return []Piece{head, file, tail}
+	}
+	return []Piece{file}
 }
 
 // memFile has no descriptor.

@@ -30,12 +30,14 @@ type outbox struct {
 	tryErr error
 	tryFn  func(fd uintptr) bool
 	file   sendfileState
+	lead   leadState
 }
 
 func (o *outbox) init(c *Conn) {
 	o.c = c
 	o.tryFn = o.tryWrite
 	o.file.init(o)
+	o.lead.init(o)
 }
 
 // complete records the answer to r and writes whatever has its turn, unless somebody else is writing.
@@ -231,34 +233,50 @@ func (o *outbox) send() error {
 
 func (o *outbox) sendPieces(resp *Response) error {
 	o.vec = append(o.vec, resp.headBytes[:resp.headLen])
-	direct := resp.fileBytes >= sendfileMin && o.c.raw != nil && canSendfile(resp.Pieces)
-	if direct {
-		o.cork(true)
-		defer o.cork(false)
+	if resp.fileBytes >= sendfileMin && o.c.raw != nil && canSendfile(resp.Pieces) {
+		return o.sendDirect(resp.Pieces)
 	}
 	for i := range resp.Pieces {
 		p := &resp.Pieces[i]
-		var err error
-		switch {
-		case p.File == nil:
+		if p.File != nil {
+			if err := o.copyFile(p); err != nil {
+				return err
+			}
+		} else if len(p.Bytes) > 0 {
+			o.vec = append(o.vec, p.Bytes)
+		}
+	}
+	return nil
+}
+
+// sendDirect lets the kernel send the files. Nothing leaves in a segment of its own that could share one with what follows: bytes
+// before the only file are announced as a beginning; anything else is corked, which takes two more system calls.
+func (o *outbox) sendDirect(pieces []Piece) error {
+	last := len(pieces) - 1
+	corked := pieces[last].File == nil
+	for i := range last {
+		corked = corked || pieces[i].File != nil
+	}
+	if corked {
+		o.cork(true)
+		defer o.cork(false)
+	}
+	for i := range pieces {
+		p := &pieces[i]
+		if p.File == nil {
 			if len(p.Bytes) > 0 {
 				o.vec = append(o.vec, p.Bytes)
 			}
-		case direct:
-			if err = o.flushVec(); err == nil {
-				err = o.sendfile(p)
-			}
-		default:
-			err = o.copyFile(p)
+			continue
 		}
-		if err != nil {
+		if err := o.flushLead(corked); err != nil {
+			return err
+		}
+		if err := o.sendfile(p); err != nil {
 			return err
 		}
 	}
-	if direct {
-		return o.flushVec()
-	}
-	return nil
+	return o.flushVec()
 }
 
 // copyFile reads a file range and writes it; the last chunk stays in vec so that it leaves with what follows.

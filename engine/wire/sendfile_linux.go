@@ -58,11 +58,75 @@ func (o *outbox) sendfileStep(fd uintptr) bool {
 	return true
 }
 
+// leadMax is how many bytes in front of a file are joined, so that one call sends them.
+const leadMax = 1 << 10
+
+// leadState is the argument and result of the bound closures that a file's lead and the cork are sent with.
+type leadState struct {
+	fn   func(fd uintptr) bool
+	join []byte
+	left []byte
+	err  error
+
+	corkFn func(fd uintptr)
+	corked int
+}
+
+func (s *leadState) init(o *outbox) { s.fn, s.corkFn = o.leadStep, o.corkStep }
+
+// flushLead writes the gathered bytes that a file follows. Unless the connection is corked it says so to the kernel.
+func (o *outbox) flushLead(corked bool) error {
+	n := 0
+	for _, b := range o.vec {
+		n += len(b)
+	}
+	if corked || n > leadMax {
+		return o.flushVec()
+	}
+	defer o.reset()
+	s := &o.lead
+	s.join, s.err = s.join[:0], nil
+	for _, b := range o.vec {
+		s.join = append(s.join, b...)
+	}
+	s.left = s.join
+	o.c.writeStart.Store(o.c.srv.nanos())
+	err := o.c.raw.Write(s.fn)
+	o.c.writeStart.Store(0)
+	o.c.srv.stats.bytesOut.Add(int64(n - len(s.left)))
+	if err == nil {
+		err = s.err
+	}
+	return err
+}
+
+// leadStep sends what the socket takes; false asks the poller to call again when it takes more.
+func (o *outbox) leadStep(fd uintptr) bool {
+	s := &o.lead
+	for len(s.left) > 0 {
+		n, err := syscall.SendmsgN(int(fd), s.left, nil, nil, syscall.MSG_MORE)
+		s.left = s.left[max(n, 0):]
+		switch err {
+		case nil, syscall.EINTR:
+		case syscall.EAGAIN:
+			return false
+		default:
+			s.err = err
+			return true
+		}
+	}
+	return true
+}
+
 // cork holds back part-filled segments while a response is put together.
 func (o *outbox) cork(on bool) {
-	v := 0
+	o.lead.corked = 0
 	if on {
-		v = 1
+		o.lead.corked = 1
 	}
-	o.c.raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, v) })
+	o.c.raw.Control(o.lead.corkFn)
+}
+
+func (o *outbox) corkStep(fd uintptr) {
+	syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, o.lead.corked)
 }
