@@ -168,9 +168,11 @@ func (v *view) find(lo int, above func(ridxEntry) bool) (int, error) {
 	if lo >= v.tailAt || v.tailAt == 0 || len(v.tail) > 0 && !above(v.tail[0]) {
 		return v.findTail(max(lo, v.tailAt), above), nil
 	}
-	if b := v.hot.Load(); b != nil && b.cuts == v.cuts && len(b.entries) > 0 && b.at >= lo &&
-		!above(b.entries[0]) && above(b.entries[len(b.entries)-1]) {
-		return b.find(0, above), nil
+	if b := v.hot.Load(); b != nil && b.cuts == v.cuts && len(b.entries) > 0 {
+		from := max(0, lo-b.at)
+		if from < len(b.entries) && (from > 0 || !above(b.entries[0])) && above(b.entries[len(b.entries)-1]) {
+			return b.find(from, above), nil
+		}
 	}
 	// Blocks [first, last): find the last one whose first entry is not above.
 	first, last := lo/ridxBlock, (v.tailAt+ridxBlock-1)/ridxBlock
