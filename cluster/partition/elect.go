@@ -251,7 +251,7 @@ func (v *view) deadFor(node rpc.NodeID, voters []rpc.ServerID) bool {
 	by := v.reports(node)
 	n := 0
 	for _, voter := range voters {
-		if voter.Node() != node && by[voter.Node()] {
+		if voter.Node() != node && (by[voter.Node()] || voter.Node() == v.m.node && !v.m.net.Alive(node)) {
 			n++
 		}
 	}

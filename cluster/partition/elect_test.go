@@ -171,6 +171,48 @@ func TestTheDeadNodesOwnWordDoesNotCount(t *testing.T) {
 	}
 }
 
+// The others elect a successor after 0.3 s; clients that stay with a leader that is cut off would wait for the end of its lease.
+func TestALeaderThatReachesNoMajorityStepsDownAtOnce(t *testing.T) {
+	w := watch(t, 1)
+	stepDowns := func() int {
+		w.e.round(w.now)
+		w.h.g.mu.Lock()
+		defer w.h.g.mu.Unlock()
+		return w.h.g.stepDowns
+	}
+	if n := stepDowns(); n != 0 {
+		t.Fatal("a healthy leader stepped down")
+	}
+	w.reportDead(2, 1)
+	w.reportDead(3, 2) // by another: that node is cut off from 3, this one is not
+	if n := stepDowns(); n != 0 {
+		t.Fatal("stepped down although two of three are there")
+	}
+	w.reportDead(3, 1)
+	if n := stepDowns(); n != 1 {
+		t.Fatalf("%d orders to step down in the first round after the verdict, want 1", n)
+	}
+	w.follow("")
+	if n := w.after(time.Minute); n != 0 {
+		t.Fatalf("%d campaigns while nobody is there", n)
+	}
+	w.reportDead(2)
+	if n := w.after(lull); n != 1 {
+		t.Fatalf("%d campaigns once a majority is there and knows no leader, want 1", n)
+	}
+}
+
+func TestAReplicaThatVotesAloneNeverStepsDown(t *testing.T) {
+	w := watch(t, 1)
+	w.h.g.voters = servers(1)
+	w.reportDead(2, 1)
+	w.reportDead(3, 1)
+	w.e.round(w.now)
+	if w.h.g.stepDowns != 0 {
+		t.Fatal("it needs nobody, and stepped down")
+	}
+}
+
 func TestANewGroupIsLedAtOnceByItsFirstReplica(t *testing.T) {
 	w := watch(t, 1)
 	w.h.fresh = true

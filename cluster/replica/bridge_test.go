@@ -61,6 +61,60 @@ func TestIsolatedLeaderStepsDownAndItsSuccessorServes(t *testing.T) {
 	})
 }
 
+// The link is silent or broken: heartbeats and entries wait for answers, or for a link.
+func TestALeaderThatCannotReachAMajorityStepsDownWhenToldTo(t *testing.T) {
+	for name, cut := range map[string]func(r *rig, l *rigNode){
+		"silent":  func(r *rig, l *rigNode) { r.net.isolate(l.id); time.Sleep(300 * time.Millisecond) },
+		"long":    func(r *rig, l *rigNode) { r.net.isolate(l.id); time.Sleep(1700 * time.Millisecond) },
+		"healthy": func(*rig, *rigNode) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, r *rig) {
+				l := r.lead(r.nodes[0])
+				l.produce(3, 1, "a")
+				cut(r, l)
+				term := l.g.Status().Term
+				var waiting *pending
+				if name != "healthy" {
+					waiting = l.send(batch(1, "b"))
+					time.Sleep(time.Millisecond)
+				}
+				told := time.Now()
+				for range 100 { // as often as anybody likes
+					l.g.StepDown()
+				}
+				if waiting != nil {
+					if out := waiting.wait(t); !errors.Is(out.err, ErrLost) && !errors.Is(out.err, ErrNotLeader) {
+						t.Errorf("a proposal under way ended with %v", out.err)
+					}
+				}
+				r.eventually("it follows", func() bool { return l.g.Status().Role == Follower })
+				if d := time.Since(told); d > 50*time.Millisecond {
+					t.Errorf("it took %v", d)
+				}
+				if s := l.g.Status(); s.Term != term || s.Ready || s.Leader != "" {
+					t.Errorf("after it stepped down in term %d: %+v", term, s)
+				}
+				r.net.heal()
+				time.Sleep(time.Second) // connected anew
+				r.lead(l).produce(3, 1, "c")
+				r.converge()
+				r.check()
+			})
+		})
+	}
+}
+
+func TestALeaderThatVotesAloneDoesNotStepDown(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, r *rig) {
+		l := r.leader()
+		l.g.StepDown()
+		time.Sleep(time.Second)
+		l.produce(3, 1, "a")
+		r.check()
+	})
+}
+
 func TestReplicasThatCampaignTogetherDoNotWaitForTheElectionTimeout(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, r *rig) {
 		net := r.net.(memory)

@@ -83,6 +83,19 @@ func (c *core) mayCampaign() bool {
 	return r != nil && r.State() == raft.Follower && c.mayAsk() == nil
 }
 
+// stepDown makes the library find out that this term is over. It has no call
+// for that, but asks its peers when told to verify, and one refusal suffices:
+// the transport refuses in their name. Its answer is not waited for, and it is
+// told once per term, so the call does not block. Who votes alone needs nobody.
+func (c *core) stepDown() {
+	term, _ := c.leading()
+	i := c.cur.Load()
+	if term == 0 || i == nil || len(c.voters()) < 2 || !i.trans.resign(term) {
+		return
+	}
+	i.raft.VerifyLeader()
+}
+
 // stir wakes the loop.
 func (c *core) stir() {
 	select {

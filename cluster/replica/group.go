@@ -177,6 +177,12 @@ func (g *Group) Campaign() error {
 	return g.node.TimeoutNow(g.id, g.self)
 }
 
+// StepDown makes this replica a follower at once, if it leads: for a leader that
+// cannot reach a majority, which would else go on until its lease ends. What is
+// not committed gets ErrNotLeader or ErrLost. It does not wait; nothing keeps the
+// replica from being elected again.
+func (g *Group) StepDown() { g.stepDown() }
+
 // TransferTo moves leadership to target. Proposals wait meanwhile, at most half
 // a second; on an error this replica still leads, or lost to a third.
 func (g *Group) TransferTo(ctx context.Context, target rpc.ServerID) error {

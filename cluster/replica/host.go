@@ -48,7 +48,7 @@ type host struct {
 
 type instance struct {
 	raft  *raft.Raft
-	trans rpc.GroupTransport
+	trans *guarded
 }
 
 var errSealed = errors.New("replica: sealed after an installed snapshot")

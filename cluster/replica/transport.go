@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -15,6 +16,8 @@ type guarded struct {
 	host *host
 	gone chan struct{} // closed by Abort
 	once sync.Once
+
+	resigned atomic.Uint64 // no term up to this one is led any more
 }
 
 // retreatAfter is how long a replica that was told to campaign and lost a vote
@@ -26,6 +29,32 @@ const retreatAfter = 400 * time.Millisecond
 func (t *guarded) Abort() {
 	t.once.Do(func() { close(t.gone) })
 	t.GroupTransport.Abort()
+}
+
+// resign ends the requests of a term that this replica leads; false if that was
+// done before.
+func (t *guarded) resign(term uint64) bool {
+	for {
+		old := t.resigned.Load()
+		if term <= old {
+			return false
+		}
+		if t.resigned.CompareAndSwap(old, term) {
+			t.Resign(term)
+			return true
+		}
+	}
+}
+
+// AppendEntries answers in place of the peer once the replica has resigned: with
+// a refusal and a newer term, as a peer that follows another leader does. To
+// become a follower is always safe, and the library does it for either.
+func (t *guarded) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if args.Term <= t.resigned.Load() {
+		*resp = raft.AppendEntriesResponse{RPCHeader: resp.RPCHeader, Term: args.Term + 1}
+		return nil
+	}
+	return t.GroupTransport.AppendEntries(id, to, args, resp)
 }
 
 // SetHeartbeatHandler drops the handler. The library's fast path changes the

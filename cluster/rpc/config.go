@@ -46,6 +46,7 @@ type Config struct {
 	ConnectTimeout time.Duration // one dial; default 400 ms
 	DialTimeout    time.Duration // one dial and its handshake; default 1 s
 	BeatEvery      time.Duration // window in which heartbeats to one peer are merged; default 50 ms
+	RestEvery      time.Duration // how long an idle group with GroupOptions.Suppress lets its next request rest; default 1 s
 	CallTimeout    time.Duration // a typed call whose context has no deadline; default 10 s
 	AppendTimeout  time.Duration // an AppendEntries outside of a pipeline, once sent; default 10 s
 	VoteTimeout    time.Duration // a vote, parking included, and a heartbeat, once sent; default 2 s
@@ -67,6 +68,7 @@ func (c Config) withDefaults() Config {
 	def(&c.ConnectTimeout, 400*time.Millisecond)
 	def(&c.DialTimeout, time.Second)
 	def(&c.BeatEvery, 50*time.Millisecond)
+	def(&c.RestEvery, time.Second)
 	def(&c.CallTimeout, 10*time.Second)
 	def(&c.AppendTimeout, 10*time.Second)
 	def(&c.VoteTimeout, 2*time.Second)
@@ -128,7 +130,8 @@ type GroupOptions struct {
 	Bulk bool
 	// Suppress answers empty AppendEntries locally while the peer's pings are
 	// fresh. It also refreshes the leader lease: never set it where leases or
-	// VerifyLeader matter.
+	// VerifyLeader matter. Such answers, and heartbeats to a peer that follows,
+	// rest for Config.RestEvery; GroupTransport.Appended ends that.
 	Suppress bool
 	// InflightBytes is the size to which a request is filled from the log, and
 	// cut; it must not be less than what the group admits uncommitted.
@@ -176,6 +179,13 @@ type GroupTransport interface {
 	// come. Call it between Raft.Shutdown() and waiting for its future, since
 	// that waits for calls.
 	Abort()
+	// Appended says that the log has grown: whatever rests goes on. Cheap, and
+	// may be called by whoever appends, after the log answers LastIndex with
+	// the new entry.
+	Appended()
+	// Resign fails the requests of a term that this replica led and gives up,
+	// parked ones too. What it sends in a higher term is not affected.
+	Resign(term uint64)
 }
 
 // Errors that callers branch on.

@@ -40,6 +40,8 @@ type group struct {
 	// that hand-over our log may have been cut and refilled.
 	leaderTerm atomic.Uint64
 
+	rests rests // requests that wait for the log to grow
+
 	mu       sync.Mutex
 	closed   bool
 	waiting  []answerer // in the order in which the group will answer
@@ -111,6 +113,9 @@ func (g *group) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // Abort fails every call under way and yet to come.
 func (g *group) Abort() { g.abortOnce.Do(func() { close(g.aborted) }) }
+
+// Resign makes the term outdated: no request of it is waited for any more.
+func (g *group) Resign(term uint64) { g.raise(term + 1) }
 
 // Close detaches the group; requests for it are refused from now on. It may
 // be called more than once.
