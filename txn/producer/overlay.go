@@ -10,7 +10,8 @@ import (
 const maxFree = 64
 
 // Overlay holds the batches that a leader appended in its term and that are not known to be committed yet, per producer
-// in append order. It belongs to one goroutine and to one term: whoever leaves the term calls Reset.
+// in append order, and which producers may open a transaction. It belongs to one goroutine and to one term: whoever leaves
+// the term calls Reset. A nil *Overlay is empty, for reading.
 //
 // The committed State may already contain batches that the overlay still holds (they are removed a little later); the
 // newest batch of the overlay is never older than the newest one of the State, so the overlay decides what comes next.
@@ -18,27 +19,44 @@ type Overlay struct {
 	producers map[int64]*flights
 	free      []*flights
 	n         int
+
+	asks  map[int64]ask
+	asked Ask
 }
 
 // flights are the batches of one producer in flight; those of the newest epoch start at since.
 type flights struct {
-	epoch int16
-	since int
-	queue []flight
+	epoch  int16
+	open   bool  // a transaction is open after the newest batch
+	coord  int32 // coordinator's epoch in the newest marker, or none
+	since  int
+	queue  []flight
+	marker any // ref of the newest marker in flight; nil: none
 }
 
+// flight is a batch, or a marker: first is negative.
 type flight struct {
 	first, last int32
 	ref         any
 }
 
 // NewOverlay returns an empty overlay.
-func NewOverlay() *Overlay { return &Overlay{producers: make(map[int64]*flights)} }
+func NewOverlay() *Overlay {
+	return &Overlay{producers: make(map[int64]*flights), asks: make(map[int64]ask)}
+}
 
 // Len is the number of batches in flight.
 func (o *Overlay) Len() int { return o.n }
 
-// Add records that b was proposed; ref comes back in the verdict of a repeat. Batches without producer id are ignored.
+func (o *Overlay) of(id int64) *flights {
+	if o == nil {
+		return nil
+	}
+	return o.producers[id]
+}
+
+// Add records that b was proposed; ref comes back in the verdict of a repeat. Batches without producer id are ignored. Of a
+// data batch only the header is read; a control batch must be whole.
 func (o *Overlay) Add(b record.Batch, ref any) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -53,9 +71,27 @@ func (o *Overlay) Add(b record.Batch, ref any) {
 	if epoch := b.ProducerEpoch(); epoch != f.epoch {
 		f.epoch, f.since = epoch, len(f.queue)
 	}
+	o.n++
+	if b.IsControl() {
+		f.end(b, ref)
+		o.forget(id)
+		return
+	}
 	first := b.BaseSequence()
 	f.queue = append(f.queue, flight{first: first, last: LastSequence(first, b.LastOffsetDelta()), ref: ref})
-	o.n++
+	if b.IsTransactional() && !f.open {
+		f.open = true
+		o.forget(id)
+	}
+}
+
+func (f *flights) end(b record.Batch, ref any) {
+	_, coordinator, err := record.ParseControl(b)
+	if err != nil {
+		panic(fmt.Sprintf("producer: marker in %v: %v", b, err))
+	}
+	f.queue = append(f.queue, flight{first: none, last: none, ref: ref})
+	f.open, f.coord, f.marker = false, coordinator, ref
 }
 
 // Done removes the oldest batch of the producer: batches commit in the order in which they were added. Calling it for a
@@ -79,9 +115,10 @@ func (o *Overlay) Done(id int64) {
 	}
 }
 
-// Reset forgets everything in flight: the term ended.
+// Reset forgets everything in flight, and who may open a transaction: the term ended.
 func (o *Overlay) Reset() {
 	clear(o.producers)
+	clear(o.asks)
 	o.n = 0
 }
 
@@ -91,11 +128,11 @@ func (o *Overlay) take() *flights {
 		o.free = o.free[:last]
 		return f
 	}
-	return new(flights)
+	return &flights{coord: none}
 }
 
 func (o *Overlay) give(f *flights) {
-	f.since = 0
+	*f = flights{coord: none, queue: f.queue[:0]}
 	if len(o.free) < maxFree && cap(f.queue) <= 4*Window {
 		o.free = append(o.free, f)
 	}
@@ -108,16 +145,26 @@ func (f *flights) check(epoch int16, first, last int32, stored *entry) Verdict {
 	case epoch > f.epoch:
 		return startOfEpoch(first)
 	}
-	newest := len(f.queue) - 1
-	for i := newest; i >= f.since; i-- {
-		if b := &f.queue[i]; b.first == first && b.last == last {
-			return Verdict{Kind: Duplicate, BaseOffset: -1, InFlight: b.ref}
+	newest := int32(none)
+	for i := len(f.queue) - 1; i >= f.since; i-- {
+		b := &f.queue[i]
+		if b.first == first && b.last == last {
+			return Verdict{Kind: Duplicate, BaseOffset: none, InFlight: b.ref}
+		}
+		if newest < 0 {
+			newest = b.last
 		}
 	}
 	if stored != nil && stored.epoch == epoch {
 		if v, ok := stored.find(first, last); ok {
 			return v
 		}
+		if newest < 0 && stored.n > 0 {
+			newest = stored.batches[stored.n-1].last
+		}
 	}
-	return follows(f.queue[newest].last, first)
+	if newest < 0 {
+		return startOfEpoch(first) // only a marker: see entry.check
+	}
+	return follows(newest, first)
 }
