@@ -16,12 +16,15 @@ import (
 //
 //	magic "GLHI", version u16, header length u32, header (JSON), CRC-32C of all before u32
 //	then blocks: payload length u32, records u32, CRC-32C of payload u32, payload
+//	then a footer: end mark u32, records u64, dropped u64, CRC-32C of all block heads u32, CRC-32C of the footer u32
 const (
 	magic          = "GLHI"
-	formatVersion  = 1
+	formatVersion  = 2
 	preambleBytes  = 10
 	blockHead      = 12
 	blockBytes     = 64 << 10
+	endMark        = 1<<32 - 1 // in the place of a block's payload length
+	footerBytes    = 28
 	maxHeaderBytes = 4 << 20
 	extension      = ".hist"
 )
@@ -34,7 +37,7 @@ var (
 // ErrVersion is returned for a file of a format version that this build does not read.
 var ErrVersion = errors.New("history: format version not supported")
 
-// A CorruptError is damage at a place in a file.
+// A CorruptError is damage at a place in a file, or the place where a file ends that is not whole.
 type CorruptError struct {
 	File string
 	Pos  int64
@@ -42,7 +45,27 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("history: %s: damaged at byte %d: %s", e.File, e.Pos, e.What)
+	return fmt.Sprintf("history: %s: byte %d: %s", e.File, e.Pos, e.What)
+}
+
+// A footer ends a file that its writer closed.
+type footer struct {
+	records, dropped uint64
+	heads            uint32 // CRC-32C over all block heads: no block is missing, doubled or in another's place
+}
+
+func (f *footer) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, footerBytes), endMark)
+	b = binary.LittleEndian.AppendUint64(b, f.records)
+	b = binary.LittleEndian.AppendUint64(b, f.dropped)
+	b = binary.LittleEndian.AppendUint32(b, f.heads)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// add counts a block.
+func (f *footer) add(head []byte, records uint32) {
+	f.records += uint64(records)
+	f.heads = crc32.Update(f.heads, castagnoli, head)
 }
 
 func encodeHeader(h Header) ([]byte, error) {
@@ -91,6 +114,8 @@ type Reader struct {
 	payload []byte
 	left    uint32 // records not yet read of the block
 	coder   *coder
+	seen    footer // of the blocks so far
+	ended   bool
 	err     error
 }
 
@@ -147,10 +172,11 @@ func newReader(name string, f io.ReadCloser) (*Reader, error) {
 // Header is what the file begins with.
 func (r *Reader) Header() Header { return r.header }
 
-// Next fills rec with the next record; false at the end of the file or of what is readable, see Err.
+// Next fills rec with the next record; false at the end of the file or of what is readable, see Err. A file that was cut is read up to
+// the cut.
 func (r *Reader) Next(rec *Record) bool {
 	for r.left == 0 {
-		if r.err != nil || !r.nextBlock() {
+		if r.err != nil || r.ended || !r.nextBlock() {
 			return false
 		}
 	}
@@ -168,20 +194,21 @@ func (r *Reader) Next(rec *Record) bool {
 
 func (r *Reader) nextBlock() bool {
 	var head [blockHead]byte
-	switch _, err := io.ReadFull(r.f, head[:]); {
-	case err == io.EOF:
-		return false
-	case err != nil:
-		r.err = r.corrupt("cut within a block header")
+	if n, err := io.ReadFull(r.f, head[:]); err != nil {
+		r.err = r.cut(fmt.Sprintf("no footer after %d records and %d bytes", r.seen.records, n))
 		return false
 	}
 	n := binary.LittleEndian.Uint32(head[0:])
+	if n == endMark {
+		r.end(head)
+		return false
+	}
 	if n > blockBytes {
 		r.err = r.corrupt(fmt.Sprintf("block of %d bytes", n))
 		return false
 	}
-	if _, err := io.ReadFull(r.f, r.block[:n]); err != nil {
-		r.err = r.corrupt("cut within a block")
+	if m, err := io.ReadFull(r.f, r.block[:n]); err != nil {
+		r.err = r.cut(fmt.Sprintf("the block of %d bytes after %d records ends after %d", n, r.seen.records, m))
 		return false
 	}
 	if crc32.Checksum(r.block[:n], castagnoli) != binary.LittleEndian.Uint32(head[8:]) {
@@ -190,15 +217,46 @@ func (r *Reader) nextBlock() bool {
 	}
 	r.pos += blockHead + int64(n)
 	r.payload, r.left = r.block[:n], binary.LittleEndian.Uint32(head[4:])
+	r.seen.add(head[:], r.left)
 	r.coder.reset()
 	return true
 }
+
+// end reads the footer, of which head is the beginning, and holds it against what was read.
+func (r *Reader) end(head [blockHead]byte) {
+	b := r.block[:footerBytes+1]
+	n, err := io.ReadFull(r.f, b[copy(b, head[:]):])
+	if n += blockHead; n > footerBytes {
+		r.err = r.corrupt("bytes follow the footer")
+		return
+	}
+	if err != nil && n < footerBytes {
+		r.err = r.cut(fmt.Sprintf("the footer after %d records ends after %d bytes", r.seen.records, n))
+		return
+	}
+	dropped := binary.LittleEndian.Uint64(b[12:])
+	r.seen.dropped = dropped
+	switch {
+	case crc32.Checksum(b[:footerBytes-4], castagnoli) != binary.LittleEndian.Uint32(b[footerBytes-4:]):
+		r.err = r.corrupt("footer checksum")
+	case r.seen.records == binary.LittleEndian.Uint64(b[4:]) && r.seen.heads != binary.LittleEndian.Uint32(b[20:]):
+		r.err = r.corrupt("the blocks are not those that the footer ends")
+	case r.seen.records != binary.LittleEndian.Uint64(b[4:]):
+		r.err = r.cut(fmt.Sprintf("blocks are missing: %d of %d records are there", r.seen.records, binary.LittleEndian.Uint64(b[4:])))
+	case dropped > 0:
+		r.err = r.cut(fmt.Sprintf("%d records were not written, the disk fell behind", dropped))
+	}
+	r.ended = true
+}
+
+func (r *Reader) cut(what string) error { return r.corrupt("history is incomplete: " + what) }
 
 func (r *Reader) corrupt(what string) error {
 	return &CorruptError{File: r.name, Pos: r.pos, What: what}
 }
 
-// Err is nil at a clean end; a *CorruptError where the file is damaged or was cut.
+// Err is nil after the last record of a whole file; a *CorruptError where the file is damaged, was cut, was never closed, or lacks records
+// that its writer dropped.
 func (r *Reader) Err() error { return r.err }
 
 // Close closes the file.

@@ -94,7 +94,8 @@ func (w *Writer) Stats() Stats {
 	return Stats{Files: n, Records: w.records.Load(), Bytes: w.bytes.Load(), Dropped: w.dropped.Load()}
 }
 
-// Close flushes every stream and closes all files; it returns the first write error. Records appended later are dropped and counted.
+// Close flushes every stream, ends each file with its footer and closes it; it returns the first write error. Records appended later are
+// dropped and counted. Until then, and where a write failed, a file has no footer and is read as incomplete.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	if w.closed {
@@ -113,7 +114,7 @@ func (w *Writer) Close() error {
 	close(w.queue)
 	<-w.done
 	for _, s := range streams {
-		w.fail(s.f.Close())
+		w.end(s)
 	}
 	return w.err
 }
@@ -136,6 +137,16 @@ func (w *Writer) loop() {
 	}
 }
 
+// end closes a stream's file, with its footer unless a block of it is not there. Nothing writes any more.
+func (w *Writer) end(s *Stream) {
+	if !s.failed {
+		n, err := s.f.Write(s.foot.encode())
+		w.bytes.Add(int64(n))
+		w.fail(err)
+	}
+	w.fail(s.f.Close())
+}
+
 // flush queues what the streams hold. A stream's blocks go through the queue only, so that they are written in order.
 func (w *Writer) flush() {
 	w.mu.Lock()
@@ -151,15 +162,21 @@ func (w *Writer) write(b block) {
 	binary.LittleEndian.PutUint32(head[0:], uint32(len(b.payload)))
 	binary.LittleEndian.PutUint32(head[4:], b.records)
 	binary.LittleEndian.PutUint32(head[8:], crc32.Checksum(b.payload, castagnoli))
+	if b.stream.failed { // half a block may be there: nothing behind it could be read
+		w.dropped.Add(int64(b.records))
+		return
+	}
 	_, err := b.stream.f.Write(head[:])
 	if err == nil {
 		_, err = b.stream.f.Write(b.payload)
 	}
 	if err != nil {
 		w.dropped.Add(int64(b.records))
+		b.stream.failed = true
 		w.fail(err)
 		return
 	}
+	b.stream.foot.add(head[:], b.records)
 	w.records.Add(int64(b.records))
 	w.bytes.Add(int64(len(b.payload) + blockHead))
 	select {
@@ -183,6 +200,9 @@ func (w *Writer) fail(err error) {
 type Stream struct {
 	w *Writer
 	f *os.File
+
+	foot   footer // the writing goroutine's, and Close's after it; foot.dropped is mu's
+	failed bool   // same
 
 	mu      sync.Mutex // guards the rest; held for the length of an encode and of a non-blocking hand-over
 	coder   *coder
@@ -212,6 +232,7 @@ func (s *Stream) handOver() {
 		s.buf = s.w.buffer()
 	default:
 		s.w.dropped.Add(int64(s.records))
+		s.foot.dropped += uint64(s.records)
 		s.buf = s.buf[:0]
 	}
 	s.records = 0
