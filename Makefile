@@ -4,12 +4,14 @@ BIN     := bin
 PROFILE ?= quick
 OUT     ?= results/$(shell date +%Y%m%d-%H%M%S)-bench
 BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenarios/price-at-saturation.yaml
+KAFKAOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-beside-kafka
+RIVALS  := scenarios/rivals/kafka-saturation.yaml scenarios/rivals/kafka-latency.yaml scenarios/rivals/kafka-one-in-flight.yaml
 FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
            ./txn/producer:FuzzDecode ./cluster/rpc:FuzzReadPart ./cluster/replica:FuzzDecodeSnapshot \
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
            ./bench/history:FuzzReader
 
-.PHONY: help build test lint fuzz fuzz-smoke microbench scale cover demo bench bench-smoke bench-full bench-faults sabotage check-format clients clean
+.PHONY: help build test lint fuzz fuzz-smoke microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +57,10 @@ bench-full: build ## ten blocks of a minute each: hours
 
 bench-faults: build ## twenty kills, five freezes, five isolations under load
 	$(BIN)/mqbench run scenarios/long/twenty-kills.yaml scenarios/long/stops-and-isolations.yaml
+
+bench-kafka: build ## beside Apache Kafka, both warm, interleaved: needs Java 17 and Maven, under 25 minutes
+	@scripts/kafka-fetch.sh
+	$(BIN)/mqbench run $(RIVALS) $(BENCHFLAGS) -out $(KAFKAOUT) -title "How does GopherLog compare with Apache Kafka?"
 
 sabotage: build ## planted faults must be caught: ten seeds each, and their clean twins
 	@scripts/sabotage.sh $${SEEDS:-10}

@@ -92,6 +92,9 @@ func (r *runner) askAll(ctx context.Context, kind history.Kind, question func(co
 
 // catchUp lets the visible reader see what the fresh one saw, for at most a second: its latencies end with the run.
 func (r *runner) catchUp(ctx context.Context, targets []int64) {
+	if r.plan.Alone {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	wait(ctx, func() bool { return passed(r.reader, targets) })

@@ -17,6 +17,7 @@ type Plan struct {
 	Producers   scenario.Producers
 	Load        scenario.Load
 	Phases      scenario.Phases
+	Alone       bool           // no reader beside the load: the final read alone
 	HistoryDir  string         // empty: no history is kept
 	Interval    time.Duration  // of histograms and rates; default 1 s
 	EndsEvery   time.Duration  // how often end offsets are asked; default 250 ms
@@ -31,7 +32,7 @@ type Plan struct {
 
 // PlanOf is the plan of a cell for one trial: topic names get the prefix, the seed is the trial's.
 func PlanOf(c scenario.Cell, seed int64, prefix string) Plan {
-	p := Plan{RunID: uint64(time.Now().UnixNano()), Seed: seed, Guarantee: c.Guarantee, Producers: c.Producers, Load: c.Load, Phases: c.Phases}
+	p := Plan{RunID: uint64(time.Now().UnixNano()), Seed: seed, Guarantee: c.Guarantee, Producers: c.Producers, Load: c.Load, Phases: c.Phases, Alone: !c.Load.ReadAlong}
 	for _, t := range c.Topics {
 		config := map[string]string{}
 		if n := c.Target.MinInsyncReplicas; n > 0 {

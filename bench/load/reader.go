@@ -110,6 +110,16 @@ func (d *reader) read(m Delivery, now time.Duration) {
 	}
 }
 
+// nobody is the consumer of a load that is measured alone: it reads nothing.
+type nobody struct{}
+
+func (nobody) Poll(ctx context.Context, _ func(Delivery)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (nobody) Close() {}
+
 // laneKey names a lane as it was read.
 type laneKey struct {
 	producer, session uint16

@@ -125,6 +125,10 @@ func (r *runner) connect(ctx context.Context, cfg ProducerConfig) error {
 	if err != nil {
 		return err
 	}
+	if r.plan.Alone {
+		r.reader = newReader(r, nobody{}, reads)
+		return nil
+	}
 	c, err := r.driver.NewConsumer(ctx, r.consumerConfig("mqbench-reader"))
 	if err != nil {
 		return fmt.Errorf("load: connect the reader: %w", err)

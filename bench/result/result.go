@@ -29,7 +29,8 @@ type Manifest struct {
 	Stopped  string    `json:"stopped,omitempty"` // why it is partial
 	Planted  []string  `json:"planted,omitempty"` // faults that were planted in every broker
 	Scenario Scenario  `json:"scenario"`
-	System   System    `json:"system"`
+	System   System    `json:"system"`            // the first of Systems
+	Systems  []System  `json:"systems,omitempty"` // those that the cells run on, in the scenario's order
 	Host     Host      `json:"host"`
 	Cells    []Cell    `json:"cells"`
 }
@@ -58,7 +59,17 @@ type System struct {
 	Tier              string            `json:"tier"`
 	Partitions        int               `json:"partitions"`
 	RecordBytes       int               `json:"record_bytes"`
-	Effective         map[string]string `json:"effective"` // topic settings as the system reports them
+	Effective         map[string]string `json:"effective"`          // topic settings as the system reports them
+	Launched          map[string]string `json:"launched,omitempty"` // broker settings that the harness wrote
+	Kept              bool              `json:"kept,omitempty"`     // one cluster ran through all trials
+	Warm              *Warm             `json:"warm,omitempty"`     // the load before the first trial
+}
+
+// Warm is the full load that a cluster had before its first trial.
+type Warm struct {
+	Seconds float64 `json:"seconds"`
+	First   float64 `json:"first_per_s"` // records a second in its first seconds
+	Last    float64 `json:"last_per_s"`  // in its last
 }
 
 // Host describes the machine, with what limits the figures' meaning.
@@ -77,9 +88,11 @@ type Host struct {
 // Cell is one configuration point of the matrix.
 type Cell struct {
 	ID        string            `json:"id"`
+	System    string            `json:"system,omitempty"` // "" in older runs: the manifest's only one
 	Guarantee string            `json:"guarantee"`
 	Model     string            `json:"model"`
-	Rate      float64           `json:"rate"` // offered records a second; 0 when closed
+	Rate      float64           `json:"rate"`                  // offered records a second; 0 when closed
+	Bound     int               `json:"outstanding,omitempty"` // of a closed model: records without an outcome
 	Sweep     map[string]string `json:"sweep,omitempty"`
 	Client    map[string]string `json:"client"`               // settings as used
 	Deviates  map[string]string `json:"deviations,omitempty"` // from the guarantee's table
@@ -134,7 +147,8 @@ type Usage struct {
 	Seconds     float64 `json:"seconds"`
 	Records     int64   `json:"records"` // acknowledged in it
 	WriteBytes  int64   `json:"write_bytes"`
-	CopiesAtAck int     `json:"copies_at_ack"` // -1: not known
+	CopiesAtAck int     `json:"copies_at_ack"`          // -1: not known
+	BesideCores float64 `json:"beside_cores,omitempty"` // that other systems' idle clusters used meanwhile
 }
 
 // Trial is one run of one cell.
@@ -213,4 +227,14 @@ func (r *Results) Valid() []Trial {
 		}
 	}
 	return out
+}
+
+// SystemOf is the system that a cell ran on.
+func (m *Manifest) SystemOf(c Cell) System {
+	for _, s := range m.Systems {
+		if s.Name == c.System {
+			return s
+		}
+	}
+	return m.System
 }

@@ -1,6 +1,9 @@
 package scenario
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // What a trial takes beside its phases, as a guess: starting and stopping a cluster, the settling and the final read.
 const trialOverhead = 8 * time.Second
@@ -12,6 +15,7 @@ const historyBytesPerMessage = 20
 type Plan struct {
 	Cells, Repeats, Trials int
 	Trial                  time.Duration // of the longest cell, start and drain included
+	Warming                time.Duration // of all clusters, once, before the first trial
 	Total                  time.Duration
 	Messages               int64 // offered in all trials; those of a closed model cannot be told
 	BrokerBytes            int64 // written by all replicas in the largest trial
@@ -34,12 +38,42 @@ func (s *Scenario) Plan() Plan {
 			p.BrokerBytes = max(p.BrokerBytes, n*int64(c.Load.Value.Size.Mean())*int64(max(1, c.Target.ReplicationFactor)))
 		}
 	}
-	if fits := int(s.Runs.MaxTime / max(block, 1)); fits < p.Repeats {
+	p.Warming = s.Warming(p.Repeats, map[string]time.Duration{})
+	if fits := int((s.Runs.MaxTime - p.Warming) / max(block, 1)); fits < p.Repeats {
 		p.Repeats, p.Shrunk = max(1, fits), true
 	}
 	p.Trials = p.Cells * p.Repeats
-	p.Total = block * time.Duration(p.Repeats)
+	p.Total = block*time.Duration(p.Repeats) + p.Warming
 	p.Messages = messages * int64(p.Repeats)
 	p.HistoryBytes = p.Messages * historyBytesPerMessage
 	return p
+}
+
+// Warming is what the warm load takes: before each trial, or once for each cluster that is kept. had is what kept clusters have had
+// before, by their key, and is brought up to date.
+func (s *Scenario) Warming(repeats int, had map[string]time.Duration) time.Duration {
+	var sum time.Duration
+	for _, c := range s.cells {
+		key, want := c.Target.ClusterKey(), c.Runs.WarmCluster
+		switch {
+		case c.Runs.FreshCluster:
+			sum += want * time.Duration(repeats)
+		case want > had[key]:
+			sum += want - had[key]
+			had[key] = want
+		}
+	}
+	return sum
+}
+
+// ClusterKey tells clusters apart that must be launched apart: two targets with the same key may use the same running cluster.
+// What belongs to topics (copies, durability) is no part of it.
+func (t Target) ClusterKey() string {
+	switch t.System {
+	case "external":
+		return fmt.Sprintf("external %q", t.External.Bootstrap)
+	case "kafka":
+		return fmt.Sprintf("kafka %d %v %v", t.Nodes, t.Kafka.Heap, t.Kafka.Settings)
+	}
+	return fmt.Sprintf("%s %d %v", t.System, t.Nodes, t.Settings)
 }

@@ -54,7 +54,7 @@ func (r *renderer) field(v reflect.Value, f field, path, lead string) bool {
 		}
 		fmt.Fprintf(&r.b, "%s%s: %s\n", lead, f.name, text)
 	case v.Kind() == reflect.Struct:
-		if v.Type() == reflect.TypeFor[External]() && v.Field(0).Len() == 0 {
+		if v.Type() == reflect.TypeFor[External]() && v.Field(0).Len() == 0 || v.Type() == reflect.TypeFor[Kafka]() && !r.withKafka() {
 			return false
 		}
 		fmt.Fprintf(&r.b, "%s%s:\n", lead, f.name)
@@ -79,6 +79,10 @@ func (r *renderer) absent(v reflect.Value, f field, path string) bool {
 }
 
 func (r *renderer) closed() bool { return strings.Contains(r.b.String(), "\n  model: closed\n") }
+
+func (r *renderer) withKafka() bool {
+	return contains(r.sweeps["target.system"], "kafka") || strings.Contains(r.b.String(), "\n  system: kafka\n")
+}
 
 func (r *renderer) freeKeys(v reflect.Value, f field, path, lead, below string) bool {
 	if v.Len() == 0 {

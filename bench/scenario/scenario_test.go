@@ -42,7 +42,7 @@ func mustParse(t *testing.T, file string, sets ...string) *Scenario {
 }
 
 func TestAllMistakesAreReportedAtOnceWithPlaceAndSuggestion(t *testing.T) {
-	for _, name := range []string{"broken", "impossible"} {
+	for _, name := range []string{"broken", "impossible", "kafka-impossible"} {
 		_, err := Parse("testdata/"+name+".yaml", nil)
 		var p Problems
 		if !errors.As(err, &p) {
@@ -78,7 +78,7 @@ func TestAFullScenarioIsReadWithItsSweeps(t *testing.T) {
 }
 
 func TestTheResolvedScenarioIsReadBackToTheSameCells(t *testing.T) {
-	for _, name := range []string{"full.yaml", "least.yaml", "child.yaml"} {
+	for _, name := range []string{"full.yaml", "least.yaml", "child.yaml", "kafka.yaml"} {
 		s := mustParse(t, name)
 		file := filepath.Join(t.TempDir(), "resolved.yaml")
 		if err := os.WriteFile(file, s.YAML(), 0o644); err != nil {

@@ -41,14 +41,21 @@ type Scenario struct {
 
 // A Target is the system under test and how much of it there is.
 type Target struct {
-	System            string            `yaml:"system" default:"gopherlog" enum:"gopherlog|external" later:"kafka|nats" doc:"gopherlog launches its own cluster; external uses a running Kafka-protocol cluster, in topics of its own."`
+	System            string            `yaml:"system" default:"gopherlog" enum:"gopherlog|kafka|external" later:"nats" doc:"gopherlog and kafka launch their own clusters (Kafka from jars that scripts/kafka-fetch.sh brings); external uses a running Kafka-protocol cluster, in topics of its own. Systems given as a list are compared."`
 	Nodes             int               `yaml:"nodes" default:"3" min:"1" max:"31" doc:"Brokers to launch. Unused with external."`
 	ReplicationFactor int               `yaml:"replication_factor" default:"0" min:"0" max:"31" doc:"Copies of each partition. Default: 3, or the number of nodes where that is less."`
 	MinInsyncReplicas int               `yaml:"min_insync_replicas" default:"0" min:"0" max:"31" doc:"Copies that must exist at the acknowledgement. Default: the majority of the replication factor."`
 	Durability        string            `yaml:"durability" default:"T1" enum:"T1|T2" doc:"T1: in the page cache of a majority when acknowledged. T2: synced on a majority. Never mixed in one chart."`
 	Timeouts          string            `yaml:"timeouts" default:"default" enum:"default" later:"equalised" doc:"Failure detection as the system ships it."`
-	Settings          map[string]string `yaml:"settings" doc:"The system's own keys, passed through, printed, read back."`
+	Settings          map[string]string `yaml:"settings" doc:"The system's own keys, passed through, printed, read back. Where systems are compared: those of gopherlog."`
+	Kafka             Kafka             `yaml:"kafka" doc:"What only Kafka is told. Only with system: kafka."`
 	External          External          `yaml:"external" doc:"Where a running cluster is. Only with system: external."`
+}
+
+// Kafka is what an Apache Kafka cluster is started with, beside what the harness sets itself.
+type Kafka struct {
+	Heap     Size              `yaml:"heap" default:"1GiB" doc:"Java heap of each node, taken from the start."`
+	Settings map[string]string `yaml:"settings" doc:"Broker properties, passed through and printed."`
 }
 
 // External says how to reach a cluster that the harness did not start.
@@ -84,6 +91,7 @@ type Load struct {
 	Keys           Keys   `yaml:"keys" doc:"How keys are drawn."`
 	Partitioner    string `yaml:"partitioner" default:"" enum:"fnv1a|murmur2|round_robin|sticky" doc:"Which partition a message goes to. Default: fnv1a with keys, sticky without."`
 	Value          Value  `yaml:"value" doc:"What a message holds besides its key."`
+	ReadAlong      bool   `yaml:"read_along" default:"true" doc:"A reader follows the load and tells when records become visible. false: producing is measured alone; the final read judges it all the same."`
 }
 
 // Keys says how message keys are drawn.
@@ -140,7 +148,8 @@ type Checks struct {
 type Runs struct {
 	Repeats      int           `yaml:"repeats" default:"6" min:"1" max:"1000" doc:"Trials of each cell. 3: range only. 6 is the least that gives a 95 % interval."`
 	Order        string        `yaml:"order" default:"interleaved" enum:"interleaved" doc:"Each block runs every cell once, in an order shuffled from the seed."`
-	FreshCluster bool          `yaml:"fresh_cluster" default:"true" doc:"Each trial gets a cluster of its own."`
+	FreshCluster bool          `yaml:"fresh_cluster" default:"true" doc:"Each trial gets a cluster of its own. false: one cluster a system for all trials, with topics of its own for each, removed afterwards; scenarios of one call share it."`
+	WarmCluster  time.Duration `yaml:"warm_cluster" default:"0s" doc:"Full load on a cluster before its first trial, not measured: a system that compiles while it runs is slow in its first minutes."`
 	Cooldown     time.Duration `yaml:"cooldown" default:"1s" doc:"Pause between trials."`
 	MaxTime      time.Duration `yaml:"max_time" default:"60m" doc:"Blocks that would end later are not begun; the report says so."`
 }

@@ -52,6 +52,8 @@ func (d *decoder) bad(path, format string, args ...any) {
 func (d *decoder) target(s *Scenario) {
 	t := s.Target
 	d.plain("target.settings", t.Settings)
+	d.plain("target.kafka.settings", t.Kafka.Settings)
+	d.kafka(s)
 	if t.System == "external" {
 		if len(t.External.Bootstrap) == 0 {
 			d.bad("target.external.bootstrap", "is missing: system external needs the address of at least one broker")
@@ -66,8 +68,11 @@ func (d *decoder) target(s *Scenario) {
 		}
 		return
 	}
-	if d.given["target.external"] {
+	if d.given["target.external"] && !d.sweepHas("target.system", "external") {
 		d.bad("target.external", "belongs to system: external, and the system is %s", t.System)
+	}
+	if most := 9; t.Nodes > most {
+		d.bad("target.nodes", "%d brokers are more than the %d that the harness launches", t.Nodes, most)
 	}
 	if t.ReplicationFactor > t.Nodes {
 		d.bad("target.replication_factor", "%d copies cannot live on %d nodes", t.ReplicationFactor, t.Nodes)
@@ -75,6 +80,37 @@ func (d *decoder) target(s *Scenario) {
 	if t.MinInsyncReplicas > t.ReplicationFactor {
 		d.bad("target.min_insync_replicas", "%d copies are required of %d", t.MinInsyncReplicas, t.ReplicationFactor)
 	}
+}
+
+// kafka refuses what only another system understands, and what nobody has built for Kafka.
+func (d *decoder) kafka(s *Scenario) {
+	if s.Target.System != "kafka" {
+		if d.given["target.kafka"] && !d.sweepHas("target.system", "kafka") {
+			d.bad("target.kafka", "belongs to system: kafka, and the system is %s", s.Target.System)
+		}
+		return
+	}
+	if len(s.Target.Settings) > 0 && !d.sweepHas("target.system", "gopherlog") {
+		d.bad("target.settings", "broker properties of Kafka belong under target.kafka.settings")
+	}
+	if heap := s.Target.Kafka.Heap; heap < 256<<20 {
+		d.bad("target.kafka.heap", "%v is less than the 256MiB that a Kafka node needs to start", heap)
+	}
+	for i, f := range s.Faults {
+		if f.Kind == "partition" {
+			d.bad(fmt.Sprintf("faults.%d.kind", i), "a network partition of kafka: %v", errLater)
+		}
+	}
+}
+
+// sweepHas says whether a key is swept and has the value somewhere in its list.
+func (d *decoder) sweepHas(key, value string) bool {
+	for _, w := range d.sweeps {
+		if w.path == key && contains(w.written(), value) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decoder) topics(s *Scenario) {
@@ -159,8 +195,11 @@ func (d *decoder) phases(s *Scenario) {
 	if s.Phases.Drain < time.Second {
 		d.bad("phases.drain", "the last outcomes and the final read need at least 1s")
 	}
-	if !s.Runs.FreshCluster {
-		d.bad("runs.fresh_cluster", "false: %v", errLater)
+	if !s.Runs.FreshCluster && len(s.Faults) > 0 {
+		d.bad("runs.fresh_cluster", "false: a fault would follow the cluster into the next trial")
+	}
+	if s.Runs.WarmCluster > 0 && s.Target.System == "external" {
+		d.bad("runs.warm_cluster", "a system that the harness did not start is as warm as its owner keeps it")
 	}
 }
 
@@ -230,6 +269,9 @@ func (d *decoder) expectations(s *Scenario) {
 		at := fmt.Sprintf("expect.%d", i)
 		if e.Phase != "" && s.Phases.length(e.Phase) == 0 {
 			d.bad(at, "the phase %s has no length", e.Phase)
+		}
+		if strings.HasPrefix(e.Metric, "visible.") && !s.Load.ReadAlong {
+			d.bad(at, "nothing reads along, so nothing is visible: load.read_along is false")
 		}
 		if e.A == "" {
 			continue

@@ -28,7 +28,7 @@ func trialWithFault() (*oneTrial, *mortal) {
 	at := func(s int) time.Time { return zero.Add(time.Duration(s) * time.Second) }
 	m := &mortal{}
 	t := &oneTrial{run: &run{}, target: m, outcome: &load.Outcome{Zero: zero}}
-	t.cell.Target.System = "gopherlog"
+	t.cell.Target.System, t.cell.Runs.FreshCluster = "gopherlog", true
 	t.cell.Phases = scenario.Phases{Steady: time.Second, Impact: 5 * time.Second, Recovery: 4 * time.Second}
 	t.cell.Faults = []scenario.Fault{{Kind: "kill", Target: scenario.FaultTarget{Role: "leader", Topic: "load"}}}
 	t.events = []fault.Event{{Kind: "kill", Target: "leader(load/0)", Nodes: []int{2}, Proof: "gone", Injected: at(2), Effective: at(2), Healed: at(5)}}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -112,7 +113,7 @@ func lookUp(name string) (figure, bool) {
 
 // judgeExpectations decides every line. An absolute line must hold for every
 // cell, on the median over its trials (on the sum for counts, on the largest
-// for maxima); it is undecided where a cell has no sound trial. A ratio is missed only if its whole interval is on the wrong side.
+// for maxima); it is undecided where a cell has no sound trial. For ratios see judgeRatio.
 func judgeExpectations(lines []scenario.Expect, r *result.Run) []result.Expectation {
 	var out []result.Expectation
 	for _, e := range lines {
@@ -191,9 +192,12 @@ func fold(metric string, v []float64) float64 {
 
 func cellName(c result.Cell) string {
 	name := strings.ReplaceAll(c.Guarantee, "_", " ")
+	if s, swept := c.Sweep["target.system"]; swept {
+		name = s + " " + name
+	}
 	var keys []string
 	for k := range c.Sweep {
-		if k != "guarantee" {
+		if k != "guarantee" && k != "target.system" {
 			keys = append(keys, k)
 		}
 	}
@@ -204,48 +208,95 @@ func cellName(c result.Cell) string {
 	return name
 }
 
-// pair is what both sides of a ratio must have in common.
-type pair struct {
-	block int
-	rest  string // the other swept keys with their values
-}
+// leastBlocks is how many blocks a ratio needs before it decides anything.
+const leastBlocks = 3
 
+// judgeRatio compares the cells that differ in the ratio's key alone, each group
+// of them by itself: a ratio at one load says nothing of another. The line is met
+// where every group's whole interval holds, missed where a whole interval is on
+// the wrong side, else undecided.
 func judgeRatio(e scenario.Expect, r *result.Run) (outcome, got string) {
 	f, ok := lookUp(e.Metric)
 	if !ok {
 		return undecided, "no such metric"
 	}
-	side := func(value string) map[pair]float64 {
-		m := map[pair]float64{}
-		for _, c := range r.Manifest.Cells {
-			rest, ok := besides(c, value)
-			for _, t := range r.Results.Valid() {
-				if v, measured := f(t, e.Phase); ok && measured && v > 0 && t.Cell == c.ID {
-					m[pair{t.Block, rest}] = v
-				}
+	groups := ratioGroups(e, r, f)
+	if len(groups) == 0 {
+		return undecided, "no block measured both above zero"
+	}
+	worst := map[string]int{met: 0, undecided: 1, missed: 2}
+	outcome = met
+	var said []string
+	for _, g := range groups {
+		one, text := decideRatio(e, g.blocks, r.Manifest.Scenario.Seed)
+		if g.name != "" {
+			text = g.name + ": " + text
+		}
+		said = append(said, text)
+		if worst[one] > worst[outcome] {
+			outcome = one
+		}
+	}
+	return outcome, strings.Join(said, "; ")
+}
+
+func decideRatio(e scenario.Expect, blocks []stats.Block, seed int64) (outcome, got string) {
+	if len(blocks) == 0 {
+		return undecided, "no block measured both above zero"
+	}
+	iv := stats.Ratio(blocks, seed)
+	got = fmt.Sprintf("%.3f [%.3f, %.3f] over %d blocks", iv.Center, iv.Lo, iv.Hi, iv.N)
+	lo, hi := e.Holds(iv.Lo), e.Holds(iv.Hi)
+	switch {
+	case iv.N < leastBlocks:
+		return undecided, fmt.Sprintf("%s, and fewer than %d decide nothing", got, leastBlocks)
+	case lo && hi && e.Holds(iv.Center):
+		return met, got
+	case !lo && !hi && !e.Holds(iv.Center):
+		return missed, got
+	}
+	return undecided, got
+}
+
+// group holds the blocks of the cells that agree in all keys but the ratio's.
+type group struct {
+	name   string // the other keys' values, where they differ between groups
+	blocks []stats.Block
+}
+
+// ratioGroups pairs both sides of a ratio by block and by their other keys, in
+// the order of the cells.
+func ratioGroups(e scenario.Expect, r *result.Run, f figure) []group {
+	byBlock := func(c result.Cell) map[int]float64 {
+		m := map[int]float64{}
+		for _, t := range r.Results.Valid() {
+			if v, measured := f(t, e.Phase); measured && v > 0 && t.Cell == c.ID {
+				m[t.Block] = v
 			}
 		}
 		return m
 	}
-	a, b := side(e.A), side(e.B)
-	var blocks []stats.Block
-	for k, v := range a {
-		if w, ok := b[k]; ok {
-			blocks = append(blocks, stats.Block{A: v, B: w})
+	var out []group
+	for _, a := range r.Manifest.Cells {
+		rest, ok := besides(a, e.A)
+		if !ok {
+			continue
+		}
+		for _, b := range r.Manifest.Cells {
+			if other, ok := besides(b, e.B); !ok || other != rest {
+				continue
+			}
+			g := group{name: rest}
+			va, vb := byBlock(a), byBlock(b)
+			for _, block := range slices.Sorted(maps.Keys(va)) {
+				if w, ok := vb[block]; ok {
+					g.blocks = append(g.blocks, stats.Block{A: va[block], B: w})
+				}
+			}
+			out = append(out, g)
 		}
 	}
-	if len(blocks) == 0 {
-		return undecided, "no block measured both above zero"
-	}
-	iv := stats.Ratio(blocks, r.Manifest.Scenario.Seed)
-	got = fmt.Sprintf("%.3f [%.3f, %.3f] over %d blocks", iv.Center, iv.Lo, iv.Hi, iv.N)
-	switch {
-	case e.Holds(iv.Center):
-		return met, got
-	case e.Holds(iv.Lo) || e.Holds(iv.Hi):
-		return undecided, got
-	}
-	return missed, got
+	return out
 }
 
 // besides says whether a cell has the value on one of its swept keys, and what

@@ -26,7 +26,7 @@ func goBench(r *result.Run) string {
 			if c.ID != t.Cell {
 				continue
 			}
-			name := fmt.Sprintf("BenchmarkProduce/system=%s/guarantee=%s/rate=%.0f/model=%s", r.Manifest.System.Name, c.Guarantee, c.Rate, c.Model)
+			name := fmt.Sprintf("BenchmarkProduce/system=%s/guarantee=%s/rate=%.0f/model=%s", r.Manifest.SystemOf(c).Name, c.Guarantee, c.Rate, c.Model)
 			fmt.Fprintf(&b, "%s 1 %.0f records/s", name, t.Achieved)
 			if ack, ok := t.Latency["ack"]["steady"]; ok && c.Model == "open" {
 				fmt.Fprintf(&b, " %.4f p50-ms %.4f p99-ms", ack.P50, ack.P99)

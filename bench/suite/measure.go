@@ -127,6 +127,8 @@ func (t *oneTrial) copies() int {
 			return 1
 		case t.cell.Target.System == "gopherlog":
 			return max(t.cell.Target.ReplicationFactor/2+1, t.cell.Target.MinInsyncReplicas)
+		case t.cell.Target.System == "kafka": // the leader waits for every replica that is in sync
+			return t.cell.Target.ReplicationFactor
 		}
 	}
 	return -1
@@ -226,7 +228,10 @@ func (t *oneTrial) seconds() []result.Second {
 	for _, k := range o.Seconds {
 		acked += k.Acked
 		read += k.Read
-		s := result.Second{At: k.At.Seconds(), Sent: k.Sent, Acked: k.Acked, Failed: k.Failed + k.Unknown, Lag: max(0, acked-read)}
+		s := result.Second{At: k.At.Seconds(), Sent: k.Sent, Acked: k.Acked, Failed: k.Failed + k.Unknown}
+		if t.cell.Load.ReadAlong {
+			s.Lag = max(0, acked-read)
+		}
 		a, v := latencyOf(o.Ack.Range(k.At, k.At+step)), latencyOf(o.Visible.Range(k.At, k.At+step))
 		s.AckP50, s.AckP99, s.AckMax = a.P50, a.P99, a.Max
 		s.VisibleP50, s.VisibleP99, s.VisibleMax = v.P50, v.P99, v.Max
@@ -250,14 +255,19 @@ func (t *oneTrial) noteSettings(settings []load.Setting, plan load.Plan) {
 			}
 		}
 	}
-	if t.run.manifest.System.Effective == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		t.run.manifest.System.Version = t.target.Version()
-		if m, err := t.driver.TopicConfig(ctx, plan.Topics[0].Name); err == nil {
-			t.run.manifest.System.Effective = m
-		} else {
-			t.Progress.Note("the topic's effective settings could not be read back: " + err.Error())
-		}
+	sys := t.run.system(t.cell.Target.System)
+	if sys.Effective != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	sys.Version = t.target.Version()
+	if m, ok := t.target.(interface{ Launched() map[string]string }); ok {
+		sys.Launched = m.Launched()
+	}
+	if m, err := t.driver.TopicConfig(ctx, plan.Topics[0].Name); err == nil {
+		sys.Effective = m
+	} else {
+		t.Progress.Note("the topic's effective settings could not be read back: " + err.Error())
 	}
 }

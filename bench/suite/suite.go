@@ -22,7 +22,6 @@ import (
 	"gopherlog/bench/result"
 	"gopherlog/bench/scenario"
 	"gopherlog/bench/stats"
-	"gopherlog/bench/target"
 )
 
 // Config says what to run and what the run may use. Net is nil where no network
@@ -34,8 +33,9 @@ type Config struct {
 	Profile   string
 	Tool      string
 	Commit    string
-	Out       string // the run directory, made by Run
-	Server    string // path of the server binary
+	Out       string    // the run directory, made by Run
+	Server    string    // path of the server binary
+	Clusters  *Clusters // that trials without a fresh cluster share; nil: this run has its own, and ends them
 	Net       fault.Network
 	NetReason string
 	// Sabotage plants a fault in every broker before the load starts.
@@ -85,7 +85,15 @@ func Run(ctx context.Context, cfg Config) (*result.Run, error) {
 	if err := s.begin(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
-	failed := s.trials(ctx)
+	if s.Clusters == nil {
+		s.Clusters = NewClusters(filepath.Join(dir.Path, "data", "kept"))
+		defer s.Clusters.Close() // also where a trial panics
+	}
+	failed := s.warmAll(ctx)
+	if failed == nil {
+		failed = s.trials(ctx)
+	}
+	s.keepLogs()
 	r, err := s.finish(ctx)
 	if failed != nil && len(s.results.Trials) == 0 {
 		return nil, failed
@@ -104,7 +112,7 @@ type run struct {
 // trials runs the blocks until the plan, the time or ctx is over.
 func (s *run) trials(ctx context.Context) error {
 	order := stats.Order(s.Scenario.Seed, len(s.cells), s.Scenario.Runs.Repeats)
-	deadline := s.manifest.Started.Add(s.Scenario.Runs.MaxTime)
+	deadline := time.Now().Add(s.Scenario.Runs.MaxTime) // the warming of clusters does not count
 	var longest time.Duration
 	for i, o := range order {
 		if ctx.Err() != nil {
@@ -162,12 +170,13 @@ func (s *run) begin() error {
 		Tool: s.Tool, Commit: s.Commit, Command: s.Command, Started: time.Now(),
 		Scenario: result.Scenario{Name: s.Scenario.Name, File: s.File, Question: s.Scenario.Question, Hypothesis: s.Scenario.Hypothesis,
 			Resolved: string(s.Scenario.YAML()), Seed: s.Scenario.Seed, Profile: s.Profile, Blocks: s.Scenario.Runs.Repeats, Model: first.Load.Model},
-		System: result.System{Name: first.Target.System, Nodes: first.Target.Nodes, ReplicationFactor: first.Target.ReplicationFactor,
-			MinInsync: first.Target.MinInsyncReplicas, Tier: first.Target.Durability, RecordBytes: int(first.Load.Value.Size.Mean())},
 	}
-	for _, t := range first.Topics {
-		s.manifest.System.Partitions += t.Partitions
+	for _, c := range s.cells {
+		if s.system(c.Target.System) == nil {
+			s.manifest.Systems = append(s.manifest.Systems, systemOf(c))
+		}
 	}
+	s.manifest.System = s.manifest.Systems[0]
 	for _, e := range s.Scenario.Expect {
 		s.manifest.Scenario.Expect = append(s.manifest.Scenario.Expect, e.Raw)
 	}
@@ -186,6 +195,25 @@ func (s *run) begin() error {
 	return s.dir.WriteManifest(&s.manifest)
 }
 
+func systemOf(c scenario.Cell) result.System {
+	out := result.System{Name: c.Target.System, Nodes: c.Target.Nodes, ReplicationFactor: c.Target.ReplicationFactor, MinInsync: c.Target.MinInsyncReplicas,
+		Tier: c.Target.Durability, RecordBytes: int(c.Load.Value.Size.Mean()), Kept: !c.Runs.FreshCluster}
+	for _, t := range c.Topics {
+		out.Partitions += t.Partitions
+	}
+	return out
+}
+
+// system is the manifest's entry of a system; nil where it has none.
+func (s *run) system(name string) *result.System {
+	for i := range s.manifest.Systems {
+		if s.manifest.Systems[i].Name == name {
+			return &s.manifest.Systems[i]
+		}
+	}
+	return nil
+}
+
 // planted lists what Config asks to break in every broker.
 func (s *run) planted() []string {
 	var out []string
@@ -200,10 +228,12 @@ func (s *run) planted() []string {
 }
 
 func cellOf(c scenario.Cell) result.Cell {
-	out := result.Cell{ID: cellID(c), Guarantee: string(c.Guarantee), Model: c.Load.Model, Sweep: map[string]string{},
+	out := result.Cell{ID: cellID(c), System: c.Target.System, Guarantee: string(c.Guarantee), Model: c.Load.Model, Sweep: map[string]string{},
 		Client: map[string]string{}, Deviates: map[string]string{}}
 	if c.Load.Model == "open" {
 		out.Rate = float64(c.Load.Rate)
+	} else {
+		out.Bound = c.Load.MaxOutstanding
 	}
 	for _, a := range c.Axes {
 		out.Sweep[a.Key] = a.Value
@@ -215,7 +245,7 @@ func cellID(c scenario.Cell) string { return fmt.Sprintf("c%02d", c.Index+1) }
 
 // finish judges the whole run and writes what remains.
 func (s *run) finish(ctx context.Context) (*result.Run, error) {
-	s.manifest.Finished = time.Now()
+	s.manifest.Finished, s.manifest.System = time.Now(), s.manifest.Systems[0]
 	if ctx.Err() != nil {
 		s.stop(interrupted)
 	}
@@ -329,21 +359,3 @@ func (silent) Note(string)                                          {}
 
 // controlled says whether the brokers need their test-control port.
 func (s *run) controlled() bool { return s.Sabotage.Name != "" || len(s.Failpoints) > 0 }
-
-// newTarget makes the trial's target; nothing runs yet. What its nodes print is
-// kept in the run directory from the first line on.
-func (s *run) newTarget(c scenario.Cell, id, dataDir string) (target.Target, error) {
-	if c.Target.System == "external" {
-		return target.NewExternal(c.Target.External.Bootstrap), nil
-	}
-	settings := map[string]string{}
-	for k, v := range c.Target.Settings {
-		plain, err := scenario.Plain(k, v)
-		if err != nil {
-			return nil, fmt.Errorf("target.settings.%s: %w", k, err)
-		}
-		settings[k] = plain
-	}
-	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir, Logs: s.dir.Logs(id + "-"),
-		Settings: settings, Control: s.controlled()})
-}

@@ -3,8 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -32,22 +30,11 @@ const (
 // failed before load began; whatever happens later is in the trial.
 func (s *run) trial(ctx context.Context, c scenario.Cell, o stats.Trial, order int) (*result.Trial, error) {
 	id := fmt.Sprintf("b%02d-%s", o.Block+1, cellID(c))
-	data := filepath.Join(s.dir.Path, "data", id)
-	tgt, err := s.newTarget(c, id, data)
+	tgt, release, err := s.acquire(ctx, c, id)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+		return nil, err
 	}
-	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		if err := tgt.Stop(stop); err != nil {
-			s.Progress.Note(fmt.Sprintf("trial %s: stop the target: %v", id, err))
-		}
-		_ = os.RemoveAll(data)
-	}()
-	if err := tgt.Start(ctx); err != nil {
-		return nil, fmt.Errorf("%w: start the target: %w", ErrEnvironment, err)
-	}
+	defer release()
 	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: tgt.Bootstrap(), Logger: s.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("%w: connect to the target: %w", ErrEnvironment, err)
@@ -116,14 +103,16 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 		return d
 	}
 	plan.BeforeDrain = func() { t.awaitWhole(ctx) }
-	if t.cell.Target.System == "external" {
+	if t.shared() {
 		defer t.removeTopics(plan)
 	}
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	wait := t.watchers(watch, plan)
+	beside, began := t.Clusters.busy(t.target), time.Now()
 	var err error
 	t.outcome, err = load.Run(ctx, t.driver, plan)
+	t.out.Usage.BesideCores = (t.Clusters.busy(t.target) - beside).Seconds() / time.Since(began).Seconds()
 	stop()
 	wait()
 	if err != nil {
@@ -139,13 +128,22 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	return nil
 }
 
-// prefix keeps the topics of an external system apart from everybody's, also
-// from those that an earlier run could not remove.
+// shared says whether others use the system too, before, after or beside this trial.
+func (t *oneTrial) shared() bool {
+	return t.cell.Target.System == "external" || !t.cell.Runs.FreshCluster
+}
+
+// prefix keeps the topics in a shared system apart from everybody's, also from
+// those that an earlier run could not remove.
 func (t *oneTrial) prefix() string {
-	if t.cell.Target.System == "external" {
-		return t.cell.Target.External.Prefix + t.manifest.Started.UTC().Format("20060102-150405.000") + "-" + t.out.ID + "-"
+	if !t.shared() {
+		return ""
 	}
-	return ""
+	prefix := t.manifest.Started.UTC().Format("20060102-150405.000") + "-" + t.out.ID + "-"
+	if t.cell.Target.System == "external" {
+		prefix = t.cell.Target.External.Prefix + prefix
+	}
+	return prefix
 }
 
 // awaitWhole returns when every fault has been healed: a cut-off leader would
@@ -308,7 +306,9 @@ func (t *oneTrial) describe(plan load.Plan) {
 	out.Latency = map[string]map[string]result.Latency{"ack": t.byPhase(o.Ack), "visible": t.byPhase(o.Visible)}
 	out.Lateness = latencyOf(o.Late.All())
 	out.Outages = t.outages()
+	beside := out.Usage.BesideCores
 	out.Usage = t.usage()
+	out.Usage.BesideCores = beside
 	out.Drift = t.drifts()
 	out.Invalid = append(out.Invalid, o.Invalid...)
 	out.Invalid = append(out.Invalid, t.tooLate()...)

@@ -8,17 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sort"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 )
 
@@ -42,26 +36,10 @@ type GopherlogConfig struct {
 // Gopherlog launches real server processes on 127.0.1.N, one address a node,
 // so that one packet-filter rule per pair of nodes is enough to part them.
 type Gopherlog struct {
+	*launched
 	cfg   GopherlogConfig
 	token string
 	http  *http.Client
-
-	mu    sync.Mutex
-	nodes []*glNode
-	runs  []run // every process that was started
-}
-
-// run is one life of a node.
-type run struct {
-	node *glNode
-	proc *process
-}
-
-type glNode struct {
-	Node
-	args    []string
-	control string
-	proc    *process
 }
 
 // NewGopherlog checks the configuration and picks the ports; nothing runs yet.
@@ -76,6 +54,7 @@ func NewGopherlog(cfg GopherlogConfig) (*Gopherlog, error) {
 		cfg.Logs = cfg.Dir + string(filepath.Separator)
 	}
 	t := &Gopherlog{cfg: cfg, http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
+	t.launched = &launched{dir: cfg.Dir, patience: startTimeout, grace: stopGrace, ready: func(ctx context.Context, n Node) error { return t.get(ctx, n.Admin, "/readyz") }}
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
@@ -95,12 +74,10 @@ func NewGopherlog(cfg GopherlogConfig) (*Gopherlog, error) {
 	return t, nil
 }
 
-func nodeHost(id int) string { return fmt.Sprintf("127.0.1.%d", id) }
-
-func (t *Gopherlog) newNode(id int, ports []int, peers string) *glNode {
+func (t *Gopherlog) newNode(id int, ports []int, peers string) *node {
 	host := nodeHost(id)
 	at := func(i int) string { return fmt.Sprintf("%s:%d", host, ports[i]) }
-	n := &glNode{Node: Node{
+	n := &node{Node: Node{
 		ID: id, Client: at(0), Host: host, Admin: at(2), State: Down,
 		Log:  fmt.Sprintf("%snode%d.log", t.cfg.Logs, id),
 		Data: filepath.Join(t.cfg.Dir, fmt.Sprintf("node%d", id)),
@@ -124,34 +101,6 @@ func (t *Gopherlog) newNode(id int, ports []int, peers string) *glNode {
 	return n
 }
 
-// freePorts returns `count` ports that are free on the loopback addresses of
-// all nodes right now.
-func freePorts(nodes, count int) ([]int, error) {
-	var ports []int
-	for tries := 0; len(ports) < count && tries < 200; tries++ {
-		l, err := net.Listen("tcp", nodeHost(1)+":0")
-		if err != nil {
-			return nil, fmt.Errorf("no free port on %s: %w", nodeHost(1), err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		free := true
-		for id := 2; id <= nodes && free; id++ {
-			other, err := net.Listen("tcp", fmt.Sprintf("%s:%d", nodeHost(id), port))
-			if free = err == nil; free {
-				other.Close()
-			}
-		}
-		l.Close()
-		if free && !slices.Contains(ports, port) {
-			ports = append(ports, port)
-		}
-	}
-	if len(ports) < count {
-		return nil, fmt.Errorf("found only %d of %d ports that are free on every node address", len(ports), count)
-	}
-	return ports, nil
-}
-
 // System returns "gopherlog".
 func (t *Gopherlog) System() string { return "gopherlog" }
 
@@ -162,67 +111,6 @@ func (t *Gopherlog) Version() string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// Start launches all nodes at once and returns when each answers /readyz.
-func (t *Gopherlog) Start(ctx context.Context) error {
-	if err := os.MkdirAll(t.cfg.Dir, 0o755); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	nodes := append([]*glNode(nil), t.nodes...)
-	t.mu.Unlock()
-	for _, n := range nodes {
-		if err := t.launch(n); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for _, n := range nodes {
-		if err := t.awaitReady(ctx, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Gopherlog) launch(n *glNode) error {
-	p, err := startProcess(behindClient(n.args), n.Log)
-	if err != nil {
-		return err
-	}
-	t.mu.Lock()
-	n.proc, n.PID, n.State = p, p.pid(), Running
-	t.runs = append(t.runs, run{n, p})
-	t.mu.Unlock()
-	return nil
-}
-
-// brokerNice is the scheduling priority of the brokers. They share the machine
-// with the load client, which must keep its schedule: a record that is sent late
-// says nothing about the broker. What the broker loses by it is in its latency.
-const brokerNice = 10
-
-// behindClient runs a command line at that priority, where nice is installed.
-func behindClient(args []string) []string {
-	nice, err := exec.LookPath("nice")
-	if err != nil {
-		return args
-	}
-	return append([]string{nice, "-n", strconv.Itoa(brokerNice)}, args...)
-}
-
-func (t *Gopherlog) awaitReady(ctx context.Context, n *glNode) error {
-	t.mu.Lock()
-	p := n.proc
-	t.mu.Unlock()
-	return waitFor(ctx, fmt.Sprintf("node %d did not become ready; see %s", n.ID, n.Log), func(ctx context.Context) (bool, error) {
-		if gone, err := p.exited(); gone {
-			return true, fmt.Errorf("the process ended: %v: %s", err, lastLine(n.Log))
-		}
-		return false, t.get(ctx, n.Admin, "/readyz")
-	})
 }
 
 func (t *Gopherlog) get(ctx context.Context, admin, path string) error {
@@ -239,145 +127,6 @@ func (t *Gopherlog) get(ctx context.Context, admin, path string) error {
 		body, _ := io.ReadAll(io.LimitReader(res.Body, 512))
 		return fmt.Errorf("%s answered %d: %s", path, res.StatusCode, bytes.TrimSpace(body))
 	}
-	return nil
-}
-
-func lastLine(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	return lines[len(lines)-1]
-}
-
-// Stop asks every node for an orderly end at once and forces what remains.
-func (t *Gopherlog) Stop(ctx context.Context) error {
-	t.mu.Lock()
-	var running []*process
-	for _, n := range t.nodes {
-		if n.proc != nil {
-			running = append(running, n.proc)
-		}
-		n.proc, n.PID, n.State = nil, 0, Down
-	}
-	t.mu.Unlock()
-	grace := stopGrace
-	if ctx.Err() != nil {
-		grace = 0
-	}
-	errs := make(chan error, len(running))
-	for _, p := range running {
-		go func() { errs <- p.terminate(grace) }()
-	}
-	var first error
-	for range running {
-		if err := <-errs; err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-// Deaths lists the processes that ended without having been asked to, each with
-// the last line that it printed.
-func (t *Gopherlog) Deaths() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var out []string
-	for _, r := range t.runs {
-		if r.proc.endedAlone() {
-			_, err := r.proc.exited()
-			out = append(out, fmt.Sprintf("node %d ended by itself (%v): %s", r.node.ID, err, lastLine(r.node.Log)))
-		}
-	}
-	return out
-}
-
-// Bootstrap lists the client addresses of all nodes.
-func (t *Gopherlog) Bootstrap() []string {
-	var out []string
-	for _, n := range t.Nodes() {
-		out = append(out, n.Client)
-	}
-	return out
-}
-
-// Nodes returns a copy of what is known of each node.
-func (t *Gopherlog) Nodes() []Node {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var out []Node
-	for _, n := range t.nodes {
-		out = append(out, n.Node)
-	}
-	return out
-}
-
-func (t *Gopherlog) find(id int, want NodeState) (*glNode, *process, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if id < 1 || id > len(t.nodes) {
-		return nil, nil, fmt.Errorf("there is no node %d: the cluster has nodes 1 to %d", id, len(t.nodes))
-	}
-	n := t.nodes[id-1]
-	if n.State != want {
-		return nil, nil, fmt.Errorf("node %d is %s, not %s", id, n.State, want)
-	}
-	return n, n.proc, nil
-}
-
-// Kill ends a node with SIGKILL.
-func (t *Gopherlog) Kill(_ context.Context, id int) error {
-	n, p, err := t.find(id, Running)
-	if err != nil {
-		return err
-	}
-	if err := p.kill(); err != nil {
-		return err
-	}
-	t.setState(n, Down)
-	return nil
-}
-
-func (t *Gopherlog) setState(n *glNode, s NodeState) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n.State = s
-	if s == Down {
-		n.PID, n.proc = 0, nil
-	}
-}
-
-// Restart starts a killed node again on its data.
-func (t *Gopherlog) Restart(ctx context.Context, id int) error {
-	n, _, err := t.find(id, Down)
-	if err != nil {
-		return err
-	}
-	if err := t.launch(n); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return t.awaitReady(ctx, n)
-}
-
-// Pause stops a node with SIGSTOP.
-func (t *Gopherlog) Pause(id int) error { return t.toggle(id, Running, Paused, syscall.SIGSTOP) }
-
-// Resume continues a paused node.
-func (t *Gopherlog) Resume(id int) error { return t.toggle(id, Paused, Running, syscall.SIGCONT) }
-
-func (t *Gopherlog) toggle(id int, from, to NodeState, sig syscall.Signal) error {
-	n, p, err := t.find(id, from)
-	if err != nil {
-		return err
-	}
-	if err := p.signal(sig); err != nil {
-		return err
-	}
-	t.setState(n, to)
 	return nil
 }
 

@@ -25,6 +25,7 @@ func (c *planCmd) Run(s *streams) error {
 		return err
 	}
 	var total time.Duration
+	warm := map[string]time.Duration{}
 	for _, p := range list {
 		cells := p.scenario.Expand()
 		var block time.Duration
@@ -41,7 +42,11 @@ func (c *planCmd) Run(s *streams) error {
 			}
 			fmt.Fprintf(s.out, "  %-44s %5s  %s\n", cell.Label(), d.Round(time.Second), size)
 		}
-		all := block * time.Duration(p.scenario.Runs.Repeats)
+		warming := p.scenario.Warming(p.scenario.Runs.Repeats, warm)
+		if warming > 0 {
+			fmt.Fprintf(s.out, "  %-44s %5s  once for what scenarios of one call share\n", "warming of the clusters", warming.Round(time.Second))
+		}
+		all := block*time.Duration(p.scenario.Runs.Repeats) + warming
 		fmt.Fprintf(s.out, "  %d cells × %d blocks = %d trials, about %s; at most %.1f GB on disk at a time\n", len(cells), p.scenario.Runs.Repeats,
 			len(cells)*p.scenario.Runs.Repeats, all.Round(time.Second), bytes/1e9)
 		total += all

@@ -18,6 +18,7 @@ import (
 	"gopherlog/bench/result"
 	"gopherlog/bench/scenario"
 	"gopherlog/bench/suite"
+	"gopherlog/bench/target"
 	"gopherlog/cmd/internal/cli"
 )
 
@@ -97,7 +98,7 @@ func (c *runCmd) Run(s *streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.findServer(list); err != nil {
+	if err := c.findSystems(list); err != nil {
 		return err
 	}
 	out := c.Out
@@ -111,11 +112,13 @@ func (c *runCmd) Run(s *streams) error {
 	ctx, stop := interruptible(s)
 	defer stop()
 	p := newProgress(s.err, c.Progress)
+	clusters := suite.NewClusters(out + ".clusters")
+	defer clusters.Close()
 	var runs []*result.Run
 	var failed error
 	for _, sc := range list {
 		r, err := suite.Run(ctx, suite.Config{Scenario: sc.scenario, File: fromHere(sc.file), Command: c.command(sc), Profile: c.profile(), Tool: cli.Version(),
-			Commit: cli.Commit(), Out: runDir(out, list, sc), Server: c.Server, Net: network, NetReason: reason,
+			Commit: cli.Commit(), Out: runDir(out, list, sc), Server: c.Server, Clusters: clusters, Net: network, NetReason: reason,
 			Sabotage: suite.Sabotage{Name: c.Sabotage, Arg: c.SabotageArg}, Failpoints: c.Failpoint, Progress: p})
 		if r != nil {
 			runs = append(runs, r)
@@ -124,6 +127,7 @@ func (c *runCmd) Run(s *streams) error {
 			break
 		}
 	}
+	clusters.Close() // before the reports are drawn: nothing is measured any more
 	return c.conclude(ctx, s, out, runs, failed)
 }
 
@@ -226,20 +230,28 @@ var exitWords = map[int]string{
 	suite.ExitThreshold: "a threshold was missed",
 }
 
-// findServer names the server binary, if any scenario launches one.
-func (c *runCmd) findServer(list []parsed) error {
-	needed := false
+// findSystems makes sure, before anything takes time, that what the scenarios
+// launch is on this machine.
+func (c *runCmd) findSystems(list []parsed) error {
 	for _, p := range list {
+		needed := map[string]bool{}
 		for _, cell := range p.scenario.Expand() {
-			needed = needed || cell.Target.System == "gopherlog"
+			needed[cell.Target.System] = true
+		}
+		if needed["kafka"] {
+			if _, _, _, err := target.FindKafka(); err != nil {
+				return cli.Environment(fmt.Errorf("%s cannot be run here: %w", p.scenario.Name, err))
+			}
+		}
+		if !needed["gopherlog"] || c.Server != "" {
+			continue
+		}
+		var err error
+		if c.Server, err = locateServer(); err != nil {
+			return err
 		}
 	}
-	if !needed || c.Server != "" {
-		return nil
-	}
-	var err error
-	c.Server, err = locateServer()
-	return err
+	return nil
 }
 
 // locateServer looks beside this binary.

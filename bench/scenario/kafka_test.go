@@ -1,0 +1,49 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSystemsAreComparedOnClustersThatAreKept(t *testing.T) {
+	s := mustParse(t, "kafka.yaml")
+	cells := s.Expand()
+	if len(cells) != 2 || cells[0].Target.System != "gopherlog" || cells[1].Target.System != "kafka" {
+		t.Fatalf("%d cells", len(cells))
+	}
+	k := cells[1]
+	if k.Runs.FreshCluster || k.Runs.WarmCluster != 3*time.Minute || k.Load.ReadAlong || k.Target.Kafka.Heap != 512<<20 || k.Target.Kafka.Settings["num.io.threads"] != "4" {
+		t.Errorf("%+v", k.Scenario)
+	}
+	if p := s.Plan(); p.Warming != 6*time.Minute {
+		t.Errorf("warming takes %v, want three minutes for each of two clusters", p.Warming)
+	}
+}
+
+func TestClustersAreSharedByWhatTheyAreLaunchedWith(t *testing.T) {
+	key := func(sets ...string) string {
+		return mustParse(t, "kafka.yaml", sets...).Expand()[1].Target.ClusterKey()
+	}
+	if key() != key("target.replication_factor=1", "target.durability=T2", "target.settings={}") {
+		t.Error("what belongs to topics, or to the other system, asks for another cluster")
+	}
+	for _, set := range []string{"target.nodes=5", "target.kafka.heap=1GiB", "target.kafka.settings={num.io.threads: 8}"} {
+		if key() == key(set) {
+			t.Errorf("%s is started with other words and shares the cluster", set)
+		}
+	}
+}
+
+func TestWhatOneSystemAloneUnderstandsIsRefusedElsewhere(t *testing.T) {
+	for set, want := range map[string]string{
+		"target.kafka={heap: 1GiB}":         "belongs to system: kafka",
+		"target.system=nats":                "not supported yet",
+		"target={system: kafka, nodes: 10}": "more than the 9",
+	} {
+		_, err := Parse("testdata/least.yaml", []string{set})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", set, err, want)
+		}
+	}
+}

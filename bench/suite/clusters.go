@@ -1,0 +1,335 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gopherlog/bench/load"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/target"
+)
+
+// Clusters are the systems that run through many trials, and through many runs
+// of one call: each is launched when it is first needed and warmed once. One
+// goroutine uses them, that of Run. Close ends them all.
+type Clusters struct {
+	dir  string
+	kept map[string]*kept // by scenario.Target.ClusterKey
+	made int
+}
+
+// kept is a cluster that runs between trials.
+type kept struct {
+	target target.Target
+	system string
+	data   string
+	warm   result.Warm // the load that it has had
+}
+
+// NewClusters keeps data and logs below dir, which Close removes.
+func NewClusters(dir string) *Clusters { return &Clusters{dir: dir, kept: map[string]*kept{}} }
+
+// Close stops every cluster and removes what it left.
+func (c *Clusters) Close() {
+	for key, k := range c.kept {
+		k.stop()
+		delete(c.kept, key)
+	}
+	_ = os.RemoveAll(c.dir)
+}
+
+func (k *kept) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	_ = k.target.Stop(ctx) // what does not end is forced, and the kernel ends what is left when this process ends
+}
+
+// busy is the processor time that all clusters but one have used so far.
+func (c *Clusters) busy(but target.Target) (sum time.Duration) {
+	for _, k := range c.kept {
+		if k.target == but {
+			continue
+		}
+		for _, n := range k.target.Nodes() {
+			if s, err := target.ReadProc(n.PID); err == nil {
+				sum += s.CPU
+			}
+		}
+	}
+	return sum
+}
+
+// get returns a running cluster; launch makes one where there is none.
+func (c *Clusters) get(ctx context.Context, key, system string, launch func(dir string) (target.Target, error)) (*kept, error) {
+	if k := c.kept[key]; k != nil {
+		return k, nil
+	}
+	c.made++
+	dir := filepath.Join(c.dir, fmt.Sprintf("%d-%s", c.made, system))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	t, err := launch(dir)
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{target: t, system: system, data: dir}
+	if err := t.Start(ctx); err != nil {
+		k.stop()
+		return nil, fmt.Errorf("start the target: %w", err)
+	}
+	c.kept[key] = k
+	return k, nil
+}
+
+// drop ends a cluster that is not whole any more: the next trial gets another.
+func (c *Clusters) drop(key string) {
+	if k := c.kept[key]; k != nil {
+		k.stop()
+		delete(c.kept, key)
+	}
+}
+
+// acquire returns the trial's target, running and warm, and what gives it back.
+func (s *run) acquire(ctx context.Context, c scenario.Cell, id string) (target.Target, func(), error) {
+	if c.Runs.FreshCluster || c.Target.System == "external" {
+		return s.fresh(ctx, c, id)
+	}
+	k, err := s.keep(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return k.target, func() {
+		if d := k.target.Deaths(); len(d) > 0 {
+			s.Progress.Note(fmt.Sprintf("the cluster of %s is not used again: %s", c.Target.System, d[0]))
+			s.keepLogs()
+			s.Clusters.drop(c.Target.ClusterKey())
+		}
+	}, nil
+}
+
+// fresh launches a cluster for one trial.
+func (s *run) fresh(ctx context.Context, c scenario.Cell, id string) (target.Target, func(), error) {
+	data := filepath.Join(s.dir.Path, "data", id)
+	tgt, err := s.newTarget(c, data, s.dir.Logs(id+"-"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	release := func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if err := tgt.Stop(stop); err != nil {
+			s.Progress.Note(fmt.Sprintf("trial %s: stop the target: %v", id, err))
+		}
+		_ = os.RemoveAll(data)
+	}
+	err = tgt.Start(ctx)
+	if err == nil {
+		err = s.warm(ctx, &kept{target: tgt, system: c.Target.System}, c)
+	}
+	if err != nil {
+		release()
+		return nil, nil, fmt.Errorf("%w: start the target: %w", ErrEnvironment, err)
+	}
+	return tgt, release, nil
+}
+
+// keep returns the cell's kept cluster, running and warm.
+func (s *run) keep(ctx context.Context, c scenario.Cell) (*kept, error) {
+	k, err := s.Clusters.get(ctx, c.Target.ClusterKey(), c.Target.System, func(dir string) (target.Target, error) {
+		return s.newTarget(c, dir, dir+string(filepath.Separator))
+	})
+	if err == nil {
+		err = s.warm(ctx, k, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	return k, nil
+}
+
+// warmAll launches and warms every kept cluster before the first trial, so that
+// no trial of one system runs while another has not even started.
+func (s *run) warmAll(ctx context.Context) error {
+	for _, c := range s.cells {
+		if c.Runs.FreshCluster || c.Target.System == "external" {
+			continue
+		}
+		if s.controlled() {
+			s.stop("planted faults would follow a cluster from trial to trial")
+			return fmt.Errorf("%w: planted faults need runs.fresh_cluster: true", ErrEnvironment)
+		}
+		if _, err := s.keep(ctx, c); err != nil {
+			s.stop(fmt.Sprintf("the cluster of %s could not be made ready: %v", c.Target.System, err))
+			return err
+		}
+	}
+	return nil
+}
+
+// What a cluster is warmed with: as much as it takes of records of 1 KiB, on
+// topics whose retention bounds the page cache, with a reader beside.
+const (
+	warmOutstanding = 20_000
+	warmRecord      = 1 << 10
+	warmEdge        = 10 * time.Second // over which the first and last rates are taken
+	warmTold        = 30 * time.Second // between two notes
+)
+
+// warmCell is the load that warms a cell's cluster for some time.
+func warmCell(c scenario.Cell, d time.Duration) scenario.Cell {
+	c.Topics = []scenario.Topic{{Name: "warm", Partitions: 6, Config: map[string]string{"segment.bytes": "64MiB", "retention.bytes": "128MiB"}}}
+	c.Producers.Count, c.Producers.Overrides = 2, nil
+	c.Load = scenario.Load{Model: "closed", MaxOutstanding: warmOutstanding, Keys: scenario.Keys{Dist: "none", Space: 1}, Partitioner: "sticky",
+		Value: scenario.Value{Size: scenario.SizeDist{Fixed: warmRecord}, Entropy: 1}, ReadAlong: true}
+	c.Phases = scenario.Phases{Steady: d, Drain: 30 * time.Second}
+	return c
+}
+
+// warm puts full load on a cluster until it has had as much as the cell asks for.
+func (s *run) warm(ctx context.Context, k *kept, c scenario.Cell) error {
+	d := c.Runs.WarmCluster - time.Duration(k.warm.Seconds*float64(time.Second))
+	if d > 0 {
+		if err := s.warmFor(ctx, k, c, d); err != nil {
+			return fmt.Errorf("warm %s: %w", k.system, err)
+		}
+	}
+	if sys := s.system(k.system); sys != nil && k.warm.Seconds > 0 {
+		had := k.warm
+		sys.Warm = &had
+	}
+	return nil
+}
+
+func (s *run) warmFor(ctx context.Context, k *kept, c scenario.Cell, d time.Duration) error {
+	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: k.target.Bootstrap(), Logger: s.Logger})
+	if err != nil {
+		return err
+	}
+	defer driver.Close()
+	plan := load.PlanOf(warmCell(c, d), s.Scenario.Seed, time.Now().UTC().Format("20060102-150405.000")+"-")
+	plan.Logger = s.Logger
+	s.Progress.Note(fmt.Sprintf("warming %s: %s of full load", k.system, d))
+	told := time.Duration(0)
+	plan.Progress = func(g load.Progress) {
+		if g.At >= told+warmTold {
+			told = g.At
+			s.Progress.Note(fmt.Sprintf("warming %s: %.0f s, %.0f records/s", k.system, g.At.Seconds(), g.Acked))
+		}
+	}
+	out, err := load.Run(ctx, driver, plan)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range plan.Topics {
+		names = append(names, t.Name)
+	}
+	if err := driver.DeleteTopics(ctx, names); err != nil {
+		return err
+	}
+	if out.Partial {
+		return ctx.Err()
+	}
+	first, last := edges(out, d)
+	if k.warm.Seconds == 0 {
+		k.warm.First = first
+	}
+	k.warm.Seconds, k.warm.Last = k.warm.Seconds+d.Seconds(), last
+	s.Progress.Note(fmt.Sprintf("%s is warm: %.0f records/s at first, %.0f at last", k.system, k.warm.First, k.warm.Last))
+	return nil
+}
+
+// edges are the rates in the first and in the last seconds of a load.
+func edges(out *load.Outcome, d time.Duration) (first, last float64) {
+	edge := min(warmEdge, d/2)
+	for _, k := range out.Seconds {
+		if k.At < edge {
+			first += float64(k.Acked)
+		}
+		if k.At >= d-edge && k.At < d {
+			last += float64(k.Acked)
+		}
+	}
+	return first / edge.Seconds(), last / edge.Seconds()
+}
+
+// keepLogs copies what the kept clusters of this run printed into its directory.
+func (s *run) keepLogs() {
+	seen := map[string]bool{}
+	for _, c := range s.cells {
+		key := c.Target.ClusterKey()
+		if c.Runs.FreshCluster || seen[key] {
+			continue
+		}
+		seen[key] = true
+		for _, n := range s.Clusters.nodes(key) {
+			if err := copyFile(s.dir.Logs(fmt.Sprintf("kept-%s-node%d.log", c.Target.System, n.ID)), n.Log); err != nil {
+				s.Progress.Note(fmt.Sprintf("the log of node %d of %s could not be kept: %v", n.ID, c.Target.System, err))
+			}
+		}
+	}
+}
+
+func (c *Clusters) nodes(key string) []target.Node {
+	if k := c.kept[key]; k != nil {
+		return k.target.Nodes()
+	}
+	return nil
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if e := out.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// newTarget makes a target; nothing runs yet. What its nodes print is kept from
+// the first line on.
+func (s *run) newTarget(c scenario.Cell, dataDir, logs string) (target.Target, error) {
+	switch c.Target.System {
+	case "external":
+		return target.NewExternal(c.Target.External.Bootstrap), nil
+	case "kafka":
+		settings, err := plainOf("target.kafka.settings", c.Target.Kafka.Settings)
+		if err != nil {
+			return nil, err
+		}
+		return target.NewKafka(target.KafkaConfig{Heap: int64(c.Target.Kafka.Heap), Nodes: c.Target.Nodes, Dir: dataDir, Logs: logs, Settings: settings})
+	}
+	settings, err := plainOf("target.settings", c.Target.Settings)
+	if err != nil {
+		return nil, err
+	}
+	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir, Logs: logs,
+		Settings: settings, Control: s.controlled()})
+}
+
+// plainOf turns values with units into the numbers that a system reads.
+func plainOf(path string, settings map[string]string) (map[string]string, error) {
+	out := map[string]string{}
+	for k, v := range settings {
+		plain, err := scenario.Plain(k, v)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: %w", path, k, err)
+		}
+		out[k] = plain
+	}
+	return out, nil
+}
