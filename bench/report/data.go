@@ -9,6 +9,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -28,7 +29,8 @@ type set struct {
 	runs []*result.Run
 }
 
-// guarantees lists those that occur in any run, from weak to strong.
+// guarantees lists those that occur in any run, from weak to strong, each on each
+// system where these are told apart.
 func (s *set) guarantees() []string {
 	seen := map[string]bool{}
 	for _, r := range s.runs {
@@ -36,12 +38,8 @@ func (s *set) guarantees() []string {
 			seen[c.Guarantee] = true
 		}
 	}
-	var out []string
-	for _, g := range guaranteeOrder {
-		if seen[g] {
-			out = append(out, g)
-		}
-	}
+	out := keysOf(seen)
+	slices.SortStableFunc(out, order)
 	return out
 }
 

@@ -17,7 +17,7 @@ func (s *set) ackMeaning() []string {
 	for _, g := range s.guarantees() {
 		for _, r := range s.runs {
 			for _, c := range cells(r, g) {
-				p := promise{acksOf(c), meaning(r.Manifest.System, acksOf(c))}
+				p := promise{acksOf(c), meaning(r.Manifest.SystemOf(c), acksOf(c))}
 				if by[p] == nil {
 					order = append(order, p)
 				}
@@ -39,7 +39,7 @@ func acksOf(c result.Cell) string {
 	if a := c.Client["acks"]; a != "" {
 		return a
 	}
-	if c.Guarantee == "at_most_once" {
+	if strings.HasSuffix(c.Guarantee, "at_most_once") {
 		return "1"
 	}
 	return "all"
@@ -51,6 +51,14 @@ func meaning(sys result.System, acks string) string {
 		return "no broker has been heard of when a record counts as acknowledged."
 	case "1":
 		return "one copy exists when a record is acknowledged, the leader's; if it fails before it is copied, the record is gone."
+	}
+	if sys.Name == "kafka" {
+		where := "in the page caches of the nodes: Kafka leaves it to the operating system when they reach a disk"
+		if sys.Tier == "T2" {
+			where = "synced (flush.messages=1)"
+		}
+		return fmt.Sprintf("Kafka's leader waits for every replica that is in sync: %d of %d copies exist when a record is acknowledged, fewer while a replica lags, never fewer than %d, %s (tier %s).",
+			sys.ReplicationFactor, sys.ReplicationFactor, sys.MinInsync, where, sys.Tier)
 	}
 	if sys.Name != "gopherlog" {
 		return fmt.Sprintf("the copies that the system holds in sync; it was run by somebody else, and its durability is not known here. Asked for: replication factor %d, min.insync.replicas %d.",
@@ -90,8 +98,11 @@ func (s *set) settings() Table {
 				}
 				note(k, c.Guarantee, v)
 			}
-			for k, v := range r.Manifest.System.Effective {
+			for k, v := range r.Manifest.SystemOf(c).Effective {
 				note("topic: "+k, c.Guarantee, v)
+			}
+			for k, v := range r.Manifest.SystemOf(c).Launched {
+				note("broker: "+k, c.Guarantee, v)
 			}
 		}
 	}
@@ -115,7 +126,7 @@ func (s *set) limits() []string {
 	for _, r := range s.runs {
 		h, sys := r.Manifest.Host, r.Manifest.System
 		priority := ""
-		if sys.Name == "gopherlog" {
+		if sys.Name != "external" {
 			priority = " The brokers run at nice 10, so that the client keeps its schedule."
 		}
 		out = append(out,
@@ -130,7 +141,9 @@ func (s *set) limits() []string {
 	}
 	for _, r := range s.runs {
 		m := r.Manifest
-		out = append(out, fmt.Sprintf("%s, %s, %s %s.", m.Host.OS, m.Host.Go, systemName(m.System), m.System.Version))
+		for _, sys := range systems(r) {
+			out = append(out, fmt.Sprintf("%s, %s, %s %s.", m.Host.OS, m.Host.Go, systemName(sys), sys.Version))
+		}
 	}
 	return unique(out, len(out))
 }
@@ -141,6 +154,7 @@ func limitsOf(r *result.Run) []string {
 	if len(m.Planted) > 0 {
 		out = append(out, fmt.Sprintf("%s: planted in every broker on purpose: %s.", m.Scenario.Name, strings.Join(m.Planted, ", ")))
 	}
+	out = append(out, keptLimits(r)...)
 	var skipped, aside []string
 	for _, t := range r.Results.Trials {
 		for _, e := range t.Faults {
@@ -160,6 +174,28 @@ func limitsOf(r *result.Run) []string {
 	}
 	if m.Partial {
 		out = append(out, fmt.Sprintf("%s has fewer trials than planned: %s.", m.Scenario.Name, whyStopped(r)))
+	}
+	return out
+}
+
+// keptLimits says how warm the clusters were that ran through all trials, and
+// what the ones not being measured took from the one that was.
+func keptLimits(r *result.Run) []string {
+	var out []string
+	for _, sys := range systems(r) {
+		if !sys.Kept {
+			continue
+		}
+		warm := "it was not warmed"
+		if w := sys.Warm; w != nil {
+			warm = fmt.Sprintf("%.0f s of full load before its first trial, %s records/s at first and %s at last", w.Seconds, compact(w.First), compact(w.Last))
+		}
+		out = append(out, fmt.Sprintf("One cluster of %s ran through all trials, with topics of their own: %s.", systemName(sys), warm))
+	}
+	if len(out) > 1 {
+		if iv, ok := summary(r.Results.Valid(), func(t result.Trial) (float64, bool) { return t.Usage.BesideCores, t.Usage.BesideCores > 0 }); ok {
+			out = append(out, fmt.Sprintf("%s: while one system was measured, the other stood idle beside it and used %.2f of a core (%.2f – %.2f).", r.Manifest.Scenario.Name, iv.Center, iv.Lo, iv.Hi))
+		}
 	}
 	return out
 }

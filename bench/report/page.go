@@ -48,6 +48,8 @@ type resolved struct{ Name, Text string }
 type page struct {
 	Title, Subtitle string
 	Questions       []question
+	Beside          []Beside
+	Base            string
 	Cards           []card
 	Commands        []string
 	Bounds          string
@@ -61,6 +63,7 @@ type page struct {
 	Errors          Table
 	Faults          Table
 	Saturation      Table
+	InFlight        Table
 	Thresholds      Table
 	AckMeaning      []string
 	Settings        Table
@@ -83,10 +86,14 @@ func Render(dirs []string, out, title string) error {
 	if len(s.runs) == 0 {
 		return errors.New("there is no run to report on")
 	}
+	beside := SideBySide(s.runs)
+	s.tellSystemsApart()
 	p, charts, err := s.page(title)
 	if err != nil {
 		return err
 	}
+	p.Beside = beside
+	s.retitle(p, charts)
 	to := &result.Dir{Path: out}
 	if err := os.MkdirAll(to.Charts(""), 0o755); err != nil {
 		return err
@@ -111,9 +118,10 @@ func Render(dirs []string, out, title string) error {
 
 // page assembles the parts in the order in which readers ask.
 func (s *set) page(title string) (*page, []*Chart, error) {
-	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(),
+	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
 		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend()}
 	s.head(p)
+	p.Base = look(base(s.guarantees())).Label
 	p.Bounds = "lowest and highest"
 	if !s.quick() {
 		p.Bounds = "95 % interval"
@@ -138,8 +146,15 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 
 // tables are the page's tables by the name of the CSV that holds them.
 func (p *page) tables() map[string]Table {
-	return map[string]Table{"ledger": p.Ledger.table(), "rules": p.Rules, "sent": p.Sent, "errors": p.Errors, "faults": p.Faults,
+	all := map[string]Table{"ledger": p.Ledger.table(), "rules": p.Rules, "sent": p.Sent, "errors": p.Errors, "faults": p.Faults,
 		"saturation": p.Saturation, "thresholds": p.Thresholds, "settings": p.Settings}
+	if len(p.InFlight.Rows) > 0 {
+		all["in-flight"] = p.InFlight
+	}
+	for i, b := range p.Beside {
+		all[fmt.Sprintf("beside-%d", i+1)] = b.Table
+	}
+	return all
 }
 
 // head fills title, subtitle, questions and commands.
@@ -168,7 +183,7 @@ func (s *set) head(p *page) {
 		p.Resolved = append(p.Resolved, resolved{m.Scenario.Name, m.Scenario.Resolved})
 	}
 	p.Commands = unique(p.Commands, len(p.Commands))
-	p.Subtitle = fmt.Sprintf("%s · %s, %d nodes, RF %d, tier %s · %d trials, %s", strings.Join(files, ", "), systemName(first.System),
+	p.Subtitle = fmt.Sprintf("%s · %s, %d nodes, RF %d, tier %s · %d trials, %s", strings.Join(files, ", "), systemNames(s.runs[0]),
 		first.System.Nodes, first.System.ReplicationFactor, first.System.Tier, trialsRun, wall.Round(time.Second))
 	if first.Commit != "" {
 		p.Subtitle += " · commit " + first.Commit
@@ -182,21 +197,18 @@ func fileName(sc result.Scenario) string {
 	return sc.File
 }
 
-func systemName(s result.System) string {
-	if s.Name == "gopherlog" {
-		return "GopherLog"
-	}
-	return s.Name
-}
-
 // figures draws every chart for which there is data. Open-loop and closed runs
 // never share one.
 func (s *set) figures(p *page) error {
 	for _, r := range s.runs {
 		gs := (&set{runs: []*result.Run{r}}).guarantees()
 		if r.Manifest.Scenario.Model == "closed" {
-			p.Prices = appendChart(p.Prices, prices(r, gs, "price-throughput", "Throughput, at least once = 1",
-				"throughput, at least once = 1 (higher is better)", "Saturation throughput. "+shape(r), throughput))
+			if r.Manifest.Cells[0].Bound == 1 {
+				p.Prices = appendChart(p.Prices, prices(r, gs, "price-in-flight", "One record in flight, p50", "p50 of the wait for an acknowledgement (lower is better)",
+					"One record in flight. "+shape(r), latency(ack, steady, p50)))
+				continue
+			}
+			p.Prices = appendChart(p.Prices, prices(r, gs, "price-throughput", "Throughput", "throughput (higher is better)", "Saturation throughput. "+shape(r), throughput))
 			continue
 		}
 		if err := s.openFigures(p, r, gs); err != nil {
@@ -214,8 +226,7 @@ func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
 	if len(p.Latency) == 0 && (loads(r) > 1 || len(s.runs) == 1) {
 		rates := cells(r, gs[0])
 		mid := rates[len(rates)/2].Rate
-		p.Prices = appendChart(p.Prices, prices(r, gs, "price-visible-p99", "p99 until visible, at least once = 1",
-			"p99 until visible, at least once = 1 (lower is better)", fmt.Sprintf("p99 from intended send until a reader has it, at %s records a second. %s", compact(mid), shape(r)), latency(visible, steady, p99)))
+		p.Prices = appendChart(p.Prices, prices(r, gs, "price-visible-p99", "p99 until visible", "p99 until visible (lower is better)", fmt.Sprintf("p99 from intended send until a reader has it, at %s records a second. %s", compact(mid), shape(r)), latency(visible, steady, p99)))
 		c, err := spectrum(r, gs, mid, ack)
 		if err != nil {
 			return err

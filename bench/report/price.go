@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -26,10 +27,9 @@ type priceRow struct {
 }
 
 // prices is chart C11 for one figure: the ratio of each guarantee to at least
-// once, block by block.
+// once, or of each system to the other, block by block.
 func prices(r *result.Run, guarantees []string, id, what, axis, caption string, pick func(result.Trial) (float64, bool)) *Chart {
-	const base = "at_least_once"
-	baseCells := cells(r, base)
+	baseCells := cells(r, base(guarantees))
 	if len(baseCells) == 0 {
 		return nil
 	}
@@ -50,6 +50,9 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 	if len(rows) < 2 {
 		return nil
 	}
+	one := ", " + look(base(guarantees)).Label + " = 1"
+	what += one
+	axis = strings.Replace(axis, " (", one+" (", 1)
 	return newChart(id, what, caption,
 		"Each block runs every guarantee once; the ratio is taken within the block, then the median over blocks. The line shows "+span(rows[0].iv)+". Grey: the whole of it lies within ± 5 % of 1.",
 		single(priceplot(rows, axis), halfWidth, vg.Length(30*len(rows)+62)), data)

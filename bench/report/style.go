@@ -42,11 +42,28 @@ var looks = map[string]series{
 // guaranteeOrder is the order of rows and legends: from weak to strong.
 var guaranteeOrder = []string{"at_most_once", "at_least_once", "idempotent", "transactional", "two_phase_commit"}
 
+// systemLooks are the colours and markers of systems, where they are compared.
+// The dash then stands for the guarantee.
+var systemLooks = map[string]series{
+	"gopherlog": {"GopherLog", color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 255}, nil, draw.CircleGlyph{}},
+	"kafka":     {"Apache Kafka", color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 255}, []vg.Length{5, 2.5}, draw.TriangleGlyph{}},
+	"nats":      {"NATS JetStream", color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 255}, []vg.Length{6, 2, 1.5, 2}, draw.BoxGlyph{}},
+	"external":  {"external", color.RGBA{R: 0x8a, G: 0x8f, B: 0x98, A: 255}, []vg.Length{1.5, 2.5}, draw.CrossGlyph{}},
+}
+
 func look(guarantee string) series {
 	if s, ok := looks[guarantee]; ok {
 		return s
 	}
-	return series{Label: guarantee, Color: softColor, Shape: draw.CircleGlyph{}}
+	system, guarantee, both := strings.Cut(guarantee, "/")
+	if s, ok := systemLooks[system]; ok {
+		if both {
+			g := looks[guarantee]
+			s.Label, s.Dashes = s.Label+", "+g.Label, g.Dashes
+		}
+		return s
+	}
+	return series{Label: system, Color: softColor, Shape: draw.CircleGlyph{}}
 }
 
 func fade(c color.RGBA, alpha float64) color.NRGBA {

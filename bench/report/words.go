@@ -23,7 +23,9 @@ func (s *set) outcome(r *result.Run) string {
 				}
 			}
 		}
-		return strings.Join(parts, ", ") + "."
+		if len(systems(r)) == 1 {
+			return strings.Join(parts, ", ") + "."
+		}
 	}
 	for _, e := range r.Results.Expectations {
 		parts = append(parts, fmt.Sprintf("%s: %s (%s)", e.Line, e.Outcome, e.Got))
@@ -44,12 +46,32 @@ func (s *set) saturation() Table {
 		for _, c := range r.Manifest.Cells {
 			ts := trials(r, c.ID)
 			iv, ok := summary(ts, throughput)
-			if !ok {
+			if !ok || c.Bound == 1 {
 				continue
 			}
 			t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, compact(iv.Center), fmt.Sprintf("%s – %s, %s of %d", compact(iv.Lo), compact(iv.Hi), span(iv), iv.N),
 				fmt.Sprintf("%.0f", iv.Center*float64(r.Manifest.System.RecordBytes)/1e6), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }),
 				cpuOf(ts, func(u result.Usage) float64 { return u.ClientCPU }), copiesOf(ts[0].Usage.CopiesAtAck)})
+		}
+	}
+	return t
+}
+
+// inFlight lists the runs in which one record at a time was outstanding: the
+// one closed model whose latency is no queueing.
+func (s *set) inFlight() Table {
+	t := Table{Head: []string{"guarantee", "p50, ms", "bounds", "p99, ms", "records/s", "broker CPU µs/record", "copies at the acknowledgement"}}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			ts := trials(r, c.ID)
+			mid, ok := summary(ts, latency(ack, steady, p50))
+			if !ok || c.Bound != 1 {
+				continue
+			}
+			rate, _ := summary(ts, throughput)
+			tail, far := summary(ts, latency(ack, steady, p99))
+			t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, millis(mid.Center), fmt.Sprintf("%s – %s, %s of %d", millis(mid.Lo), millis(mid.Hi), span(mid), mid.N),
+				valueOf(tail, far, millis), compact(rate.Center), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }), copiesOf(ts[0].Usage.CopiesAtAck)})
 		}
 	}
 	return t
@@ -70,8 +92,7 @@ func (s *set) thresholds() Table {
 	t := Table{Head: []string{"scenario", "threshold", "outcome", "measured"}}
 	for _, r := range s.runs {
 		for _, e := range r.Results.Expectations {
-			mark := map[string]string{"met": "✓ met", "missed": "✗ missed", "undecided": "? undecided"}[e.Outcome]
-			t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, e.Line, mark, e.Got})
+			t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, e.Line, outcomeWords[e.Outcome], e.Got})
 		}
 	}
 	return t
@@ -96,6 +117,9 @@ func (p *page) markdown() string {
 	for _, c := range p.Cards {
 		fmt.Fprintf(&b, "- %s **%s**: %s\n", c.Mark, c.Head, c.Text)
 	}
+	for _, x := range p.Beside {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n%s\n", x.Title, mdTable(x.Table), strings.Join(x.Notes, " "))
+	}
 	if len(p.Ledger.Rows) > 0 {
 		fmt.Fprintf(&b, "\n## Did it hold?\n\n%s", mdTable(p.Ledger.table()))
 	}
@@ -110,6 +134,9 @@ func (p *page) markdown() string {
 	}
 	if len(p.Saturation.Rows) > 0 {
 		fmt.Fprintf(&b, "\n## Saturation\n\n%s", mdTable(p.Saturation))
+	}
+	if len(p.InFlight.Rows) > 0 {
+		fmt.Fprintf(&b, "\n## One record in flight\n\n%s", mdTable(p.InFlight))
 	}
 	if len(p.Thresholds.Rows) > 0 {
 		fmt.Fprintf(&b, "\n## Thresholds\n\n%s", mdTable(p.Thresholds))

@@ -196,6 +196,28 @@ type Expectation struct {
 	Outcome string `json:"outcome"`        // met | missed | undecided
 	Open    bool   `json:"open,omitempty"` // the line says "or undecided": it need not be decided
 	Got     string `json:"got"`
+	Ratio   *Ratio `json:"ratio,omitempty"` // what the line says, where it compares
+}
+
+// Ratio is an expectation on metric(A) / metric(B), decided for each group of
+// cells that agree in everything else.
+type Ratio struct {
+	Metric string       `json:"metric"`
+	A      string       `json:"a"`
+	B      string       `json:"b"`
+	Op     string       `json:"op"`
+	Value  float64      `json:"value"`
+	Groups []RatioGroup `json:"groups"`
+}
+
+// RatioGroup is one group's ratio. Name holds the other swept keys as key=value.
+type RatioGroup struct {
+	Name    string  `json:"name"`
+	Center  float64 `json:"center"`
+	Lo      float64 `json:"lo"`
+	Hi      float64 `json:"hi"`
+	Blocks  int     `json:"blocks"`
+	Outcome string  `json:"outcome"`
 }
 
 // Results is everything that was measured.

@@ -119,7 +119,7 @@ func judgeExpectations(lines []scenario.Expect, r *result.Run) []result.Expectat
 	for _, e := range lines {
 		x := result.Expectation{Line: e.Raw, Open: e.Open}
 		if e.A != "" {
-			x.Outcome, x.Got = judgeRatio(e, r)
+			x.Ratio, x.Outcome, x.Got = judgeRatio(e, r)
 		} else {
 			x.Outcome, x.Got = judgeAbsolute(e, r)
 		}
@@ -215,47 +215,51 @@ const leastBlocks = 3
 // of them by itself: a ratio at one load says nothing of another. The line is met
 // where every group's whole interval holds, missed where a whole interval is on
 // the wrong side, else undecided.
-func judgeRatio(e scenario.Expect, r *result.Run) (outcome, got string) {
+func judgeRatio(e scenario.Expect, r *result.Run) (q *result.Ratio, outcome, got string) {
+	q = &result.Ratio{Metric: e.Metric, A: e.A, B: e.B, Op: e.Op, Value: e.Value}
 	f, ok := lookUp(e.Metric)
 	if !ok {
-		return undecided, "no such metric"
+		return q, undecided, "no such metric"
 	}
 	groups := ratioGroups(e, r, f)
 	if len(groups) == 0 {
-		return undecided, "no block measured both above zero"
+		return q, undecided, "no block measured both above zero"
 	}
 	worst := map[string]int{met: 0, undecided: 1, missed: 2}
 	outcome = met
 	var said []string
 	for _, g := range groups {
-		one, text := decideRatio(e, g.blocks, r.Manifest.Scenario.Seed)
+		one, text := decideRatio(e, g, r.Manifest.Scenario.Seed)
+		q.Groups = append(q.Groups, one)
 		if g.name != "" {
 			text = g.name + ": " + text
 		}
 		said = append(said, text)
-		if worst[one] > worst[outcome] {
-			outcome = one
+		if worst[one.Outcome] > worst[outcome] {
+			outcome = one.Outcome
 		}
 	}
-	return outcome, strings.Join(said, "; ")
+	return q, outcome, strings.Join(said, "; ")
 }
 
-func decideRatio(e scenario.Expect, blocks []stats.Block, seed int64) (outcome, got string) {
-	if len(blocks) == 0 {
-		return undecided, "no block measured both above zero"
+func decideRatio(e scenario.Expect, g group, seed int64) (out result.RatioGroup, got string) {
+	out = result.RatioGroup{Name: g.name, Blocks: len(g.blocks), Outcome: undecided}
+	if len(g.blocks) == 0 {
+		return out, "no block measured both above zero"
 	}
-	iv := stats.Ratio(blocks, seed)
+	iv := stats.Ratio(g.blocks, seed)
+	out.Center, out.Lo, out.Hi = iv.Center, iv.Lo, iv.Hi
 	got = fmt.Sprintf("%.3f [%.3f, %.3f] over %d blocks", iv.Center, iv.Lo, iv.Hi, iv.N)
-	lo, hi := e.Holds(iv.Lo), e.Holds(iv.Hi)
+	lo, center, hi := e.Holds(iv.Lo), e.Holds(iv.Center), e.Holds(iv.Hi)
 	switch {
 	case iv.N < leastBlocks:
-		return undecided, fmt.Sprintf("%s, and fewer than %d decide nothing", got, leastBlocks)
-	case lo && hi && e.Holds(iv.Center):
-		return met, got
-	case !lo && !hi && !e.Holds(iv.Center):
-		return missed, got
+		got += fmt.Sprintf(", and fewer than %d decide nothing", leastBlocks)
+	case lo && center && hi:
+		out.Outcome = met
+	case !lo && !center && !hi:
+		out.Outcome = missed
 	}
-	return undecided, got
+	return out, got
 }
 
 // group holds the blocks of the cells that agree in all keys but the ratio's.

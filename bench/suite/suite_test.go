@@ -151,7 +151,7 @@ func TestRatioIsMissedOnlyWhenItsWholeIntervalIsBeyond(t *testing.T) {
 	e := scenario.Expect{Metric: "throughput", A: "idempotent", B: "at_least_once", Op: ">"}
 	for limit, want := range map[float64]string{0.5: met, 0.8: undecided, 0.9: undecided, 1.5: missed} {
 		e.Value = limit
-		if got, said := judgeRatio(e, r); got != want {
+		if _, got, said := judgeRatio(e, r); got != want {
 			t.Errorf("ratio > %g: %s (%s), want %s", limit, got, said, want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestFewBlocksDecideNoRatio(t *testing.T) {
 	e := scenario.Expect{Metric: "throughput", A: "gopherlog", B: "kafka", Op: ">=", Value: 1.2}
 	for block, want := range []string{undecided, undecided, met} {
 		r.Results.Trials = append(r.Results.Trials, result.Trial{Cell: "a", Block: block, Achieved: 2}, result.Trial{Cell: "b", Block: block, Achieved: 1})
-		if got, said := judgeRatio(e, r); got != want {
+		if _, got, said := judgeRatio(e, r); got != want {
 			t.Errorf("%d blocks: %s (%s), want %s", block+1, got, said, want)
 		}
 	}
@@ -207,17 +207,17 @@ func TestRatioComparesCellsThatDifferInItsKeyAlone(t *testing.T) {
 		want float64
 	}{{"idempotent", "at_least_once", 0.5}, {"2k/s", "1k/s", 4}} {
 		e := scenario.Expect{Metric: "throughput", A: c.a, B: c.b, Op: "==", Value: c.want}
-		if got, said := judgeRatio(e, r); got != met || strings.Count(said, "over 3 blocks") != 2 {
+		if _, got, said := judgeRatio(e, r); got != met || strings.Count(said, "over 3 blocks") != 2 {
 			t.Errorf("ratio(throughput, %s, %s): %s (%s), want %g", c.a, c.b, got, said, c.want)
 		}
 	}
 	r.Results.Trials[0].Achieved = 1000 // at one load only
 	e := scenario.Expect{Metric: "throughput", A: "idempotent", B: "at_least_once", Op: "==", Value: 0.5}
-	if got, said := judgeRatio(e, r); got != undecided || !strings.Contains(said, "load.rate=2k/s: 0.500") {
+	if _, got, said := judgeRatio(e, r); got != undecided || !strings.Contains(said, "load.rate=2k/s: 0.500") {
 		t.Errorf("one load of two decides for both: %s (%s)", got, said)
 	}
 	zero := scenario.Expect{Metric: "lost", A: "idempotent", B: "at_least_once", Op: "<", Value: 1}
-	if got, _ := judgeRatio(zero, r); got != undecided {
+	if _, got, _ := judgeRatio(zero, r); got != undecided {
 		t.Errorf("a ratio of zeros is %s", got)
 	}
 }

@@ -160,6 +160,9 @@ func (c *runCmd) conclude(ctx context.Context, s *streams, out string, runs []*r
 	for _, r := range runs {
 		printSummary(s.out, r)
 	}
+	for _, b := range report.SideBySide(runs) {
+		fmt.Fprintf(s.out, "\n%s", b.Text())
+	}
 	failed = errors.Join(failed, c.draw(s, out, runs))
 	code := exitOf(ctx, runs)
 	switch {

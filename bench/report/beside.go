@@ -1,0 +1,187 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
+)
+
+// Beside is one system next to another: what was measured, in both, with the
+// ratio per block and the goal where the scenario states one.
+type Beside struct {
+	Title string
+	Table Table
+	Notes []string
+}
+
+// measure is one row of the comparison.
+type measure struct {
+	metric string // as in an expect line
+	what   string
+	print  func(float64) string
+	pick   func(result.Trial) (float64, bool)
+}
+
+func millis(v float64) string { return fmt.Sprintf("%.2f", v) }
+func micros(v float64) string { return fmt.Sprintf("%.1f", v) }
+func mebi(v float64) string   { return thousands(int64(v / (1 << 20))) }
+
+var (
+	rateRow = measure{"throughput", "records/s", compact, throughput}
+	cpuRow  = measure{"broker_cpu_per_record", "broker CPU, µs a record", micros, func(t result.Trial) (float64, bool) {
+		return t.Usage.BrokerCPU * 1e6 / float64(max(t.Usage.Records, 1)), t.Usage.Records > 0 && t.Usage.BrokerCPU > 0
+	}}
+	rssRow = measure{"rss", "memory of the largest node, MiB", mebi, func(t result.Trial) (float64, bool) { return float64(t.Usage.BrokerRSS), t.Usage.BrokerRSS > 0 }}
+	ackRow = func(p string, of func(result.Latency) float64) measure {
+		return measure{"ack." + p, "acknowledged, " + p + ", ms", millis, latency(ack, steady, of)}
+	}
+	visibleRow = func(p string, of func(result.Latency) float64) measure {
+		return measure{"visible." + p, "visible to a reader, " + p + ", ms", millis, latency(visible, steady, of)}
+	}
+)
+
+// measures are the rows that a cell's load answers. Latency of a closed loop is
+// queueing, except where one record at a time is outstanding.
+func measures(c result.Cell) (load string, rows []measure) {
+	switch {
+	case c.Model != "closed":
+		return compact(c.Rate) + " records/s, open loop", []measure{ackRow("p50", p50), ackRow("p99", p99), visibleRow("p99", p99), cpuRow, rssRow}
+	case c.Bound == 1:
+		return "one record in flight", []measure{ackRow("p50", p50), ackRow("p99", p99), rateRow, cpuRow}
+	}
+	return "saturation", []measure{rateRow, cpuRow, rssRow}
+}
+
+// SideBySide compares the systems that occur together in the runs, the first of
+// a scenario with each other one. Only cells that agree in everything but the
+// system are compared: the load, the guarantee, the durability tier.
+func SideBySide(runs []*result.Run) []Beside {
+	byPair := map[string]*Beside{}
+	var pairs []string
+	for _, r := range runs {
+		all := systems(r)
+		for _, other := range all[min(1, len(all)):] {
+			key := systemName(all[0]) + " beside " + systemName(other)
+			b := byPair[key]
+			if b == nil {
+				b = &Beside{Title: key, Table: Table{Head: []string{"load", "measured", systemName(all[0]), systemName(other), "ratio", "goal", ""}}}
+				byPair[key], pairs = b, append(pairs, key)
+			}
+			b.add(r, all[0], other)
+		}
+	}
+	var out []Beside
+	for _, k := range pairs {
+		out = append(out, *byPair[k])
+	}
+	return out
+}
+
+func (b *Beside) add(r *result.Run, one, other result.System) {
+	for _, x := range r.Manifest.Cells {
+		for _, y := range r.Manifest.Cells {
+			if x.System == one.Name && y.System == other.Name && rest(x) == rest(y) {
+				b.cells(r, x, y)
+			}
+		}
+	}
+}
+
+// rest is everything that a cell was swept over, but the system.
+func rest(c result.Cell) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(c.Sweep)) {
+		if k != "target.system" {
+			out = append(out, k+"="+c.Sweep[k])
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (b *Beside) cells(r *result.Run, x, y result.Cell) {
+	load, rows := measures(x)
+	for _, m := range rows {
+		vx, okx := summary(trials(r, x.ID), m.pick)
+		vy, oky := summary(trials(r, y.ID), m.pick)
+		if !okx && !oky {
+			continue
+		}
+		row := []string{load, m.what, valueOf(vx, okx, m.print), valueOf(vy, oky, m.print), "not measured", "", ""}
+		iv, ok := ratio(r, x.ID, y.ID, m.pick)
+		if ok {
+			row[4] = fmt.Sprintf("%.2f × [%.2f – %.2f]", iv.Center, iv.Lo, iv.Hi)
+		}
+		row[5], row[6] = goalOf(r, m.metric, x, y)
+		b.Table.Rows = append(b.Table.Rows, row)
+		load = ""
+	}
+	if copies := fmt.Sprintf("Copies when a record is acknowledged: %s %s, %s %s.", systemName(r.Manifest.SystemOf(x)), copiesIn(r, x), systemName(r.Manifest.SystemOf(y)), copiesIn(r, y)); !slices.Contains(b.Notes, copies) {
+		b.Notes = append(b.Notes, copies)
+	}
+}
+
+func valueOf(iv stats.Interval, ok bool, print func(float64) string) string {
+	switch {
+	case !ok:
+		return "not measured"
+	case iv.N == 1:
+		return print(iv.Center)
+	}
+	return fmt.Sprintf("%s [%s – %s]", print(iv.Center), print(iv.Lo), print(iv.Hi))
+}
+
+// goalOf is the scenario's line on the ratio of these two cells, and how it was
+// decided for them.
+func goalOf(r *result.Run, metric string, x, y result.Cell) (goal, outcome string) {
+	for _, e := range r.Results.Expectations {
+		q := e.Ratio
+		if q == nil || q.Metric != metric || q.A != x.System || q.B != y.System {
+			continue
+		}
+		for _, g := range q.Groups {
+			if g.Name == rest(x) {
+				return fmt.Sprintf("%s %g ×", strings.NewReplacer("<=", "≤", ">=", "≥").Replace(q.Op), q.Value), outcomeWords[g.Outcome]
+			}
+		}
+	}
+	return "", ""
+}
+
+var outcomeWords = map[string]string{"met": "✓ met", "missed": "✗ missed", "undecided": "? undecided"}
+
+func copiesIn(r *result.Run, c result.Cell) string {
+	for _, t := range recorded(r, c.ID) {
+		if n := t.Usage.CopiesAtAck; n >= 0 {
+			return fmt.Sprintf("%d of %d", n, r.Manifest.SystemOf(c).ReplicationFactor)
+		}
+	}
+	return "not known"
+}
+
+// Text is the table for a terminal.
+func (b Beside) Text() string {
+	rows := append([][]string{b.Table.Head}, b.Table.Rows...)
+	width := make([]int, len(b.Table.Head))
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n", b.Title)
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			fmt.Fprintf(&line, "  %s%s", cell, strings.Repeat(" ", width[i]-len([]rune(cell))))
+		}
+		fmt.Fprintln(&out, strings.TrimRight(line.String(), " "))
+	}
+	for _, n := range b.Notes {
+		fmt.Fprintf(&out, "  %s\n", n)
+	}
+	return out.String()
+}
