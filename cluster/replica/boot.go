@@ -19,9 +19,11 @@ import (
 // leader has everything that was ever acknowledged with this replica's help.
 type bootRule struct {
 	mu   sync.Mutex
-	last run    // as stored
+	last run    // as stored; changed by changeRun
 	term uint64 // of the leader first heard of; 0: none yet
 	end  uint64 // its last index then
+
+	saving chan struct{} // token: who changes the record
 
 	reached atomic.Bool // the end, so the suspicion may end
 
@@ -59,7 +61,8 @@ func (g *Group) openBoot() error {
 			return err
 		}
 	}
-	g.boot.last = next
+	g.boot.last, g.boot.saving = next, make(chan struct{}, 1)
+	g.boot.saving <- struct{}{}
 	g.suspect.Store(suspect)
 	if suspect {
 		g.logger.Warn("log may have lost its tail in a power loss: not voting until it has caught up with a leader", "group", g.id)
@@ -73,11 +76,7 @@ func (g *Group) endRun() error {
 	if err := g.log.Sync(); err != nil {
 		return fmt.Errorf("sync log at a clean stop: %w", err)
 	}
-	g.boot.mu.Lock()
-	r := g.boot.last
-	g.boot.mu.Unlock()
-	r.flags |= runClean
-	return saveRun(g.cfg.KV, g.id, r)
+	return g.changeRun(func(r *run) { r.flags |= runClean })
 }
 
 func (g *Group) closeBoot() {
@@ -156,19 +155,17 @@ func (g *Group) confirm(term, index uint64) {
 
 // trust ends the suspicion, durably.
 func (g *Group) trust(why string) error {
-	b := &g.boot
-	b.mu.Lock()
-	r := b.last
-	r.flags &^= runSuspect
-	changed := r != b.last
-	b.last = r
-	b.mu.Unlock()
-	if !changed {
-		return nil
-	}
-	if err := saveRun(g.cfg.KV, g.id, r); err != nil {
+	changed := false
+	err := g.changeRun(func(r *run) {
+		changed = r.flags&runSuspect != 0
+		r.flags &^= runSuspect
+	})
+	if err != nil {
 		g.fail(err)
 		return err
+	}
+	if !changed {
+		return nil
 	}
 	g.suspect.Store(false)
 	g.node.Handle(g.askMethod(), nil)

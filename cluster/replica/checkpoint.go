@@ -14,7 +14,7 @@ func (g *Group) checkpointDue() bool {
 		g.ticks = 0
 		return false
 	}
-	return s.bytes.Load() >= checkpointBytes || time.Duration(g.ticks)*reconcileEvery >= checkpointEvery
+	return g.log.Unsettled() >= checkpointBytes || time.Duration(g.ticks)*reconcileEvery >= checkpointEvery
 }
 
 // housekeep writes what is due on a goroutine of its own, one at a time: the
@@ -102,7 +102,6 @@ func (g *Group) captureApplied() (b log.Base, ok bool, err error) {
 	if s.index <= s.copied.Load() || g.sealed.Load() {
 		return b, false, nil
 	}
-	s.bytes.Store(0)
 	b, err = g.baseAt(s.index)
 	return b, true, err
 }

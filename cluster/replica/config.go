@@ -41,10 +41,19 @@ func baseConfig(self rpc.ServerID, t Timers, logger hclog.Logger) *raft.Config {
 	return c
 }
 
+// calm are the timers of a partition's group. Whoever has failed is found per
+// node, so they are only what remains when a leader's group falls silent while
+// its node answers pings.
+var calm = Timers{Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 3 * time.Second, Commit: 250 * time.Millisecond}
+
+// rest is how long requests of an idle group may wait: a third of the lease, so
+// that a leader hears of its peers twice within it. Followers are as patient.
+func (t Timers) rest() time.Duration { return t.Lease / 3 }
+
 // partitionConfig never snapshots or compacts by itself: the group writes
 // snapshots at segment ends, and trimming is the partition's.
 func partitionConfig(self rpc.ServerID, t Timers, logger hclog.Logger) *raft.Config {
-	c := baseConfig(self, t.or(Timers{3 * time.Second, 3 * time.Second, 2 * time.Second, 250 * time.Millisecond}), logger)
+	c := baseConfig(self, t.or(calm), logger)
 	c.TrailingLogs, c.SnapshotThreshold = never, never
 	c.SnapshotInterval = 24 * time.Hour
 	return c

@@ -150,6 +150,9 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 		finish(c.unclaim(own), fmt.Errorf("%w: append failed: %w", ErrNotLeader, err))
 		return err
 	}
+	if i := c.cur.Load(); i != nil {
+		i.trans.Appended()
+	}
 	_ = c.points.Hit(failStored) // stop, sleep or kill: an error would be a lie
 	c.appended(own, end())
 	for _, p := range own {

@@ -78,6 +78,7 @@ func (g *Group) attachNode() rpc.GroupTransport {
 	return g.node.Group(g.id, g.self, groupView{g}, rpc.GroupOptions{
 		Bulk:          true,
 		Suppress:      true,
+		Rest:          g.cfg.Timers.or(calm).rest(),
 		InflightBytes: g.cfg.InflightBytes,
 		Suspect:       g.mute,
 		MayCampaign:   g.mayCampaign,

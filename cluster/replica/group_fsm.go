@@ -18,7 +18,6 @@ import (
 type fsmState struct {
 	due    atomic.Bool   // snaps wait to be written
 	copied atomic.Uint64 // index of the last restart copy
-	bytes  atomic.Int64  // applied since the last restart copy
 
 	mu        sync.Mutex
 	index     uint64 // last applied, without entries that the library keeps to itself
@@ -83,7 +82,6 @@ func (s *fsmState) add(l *raft.Log) {
 		c.Kind, c.Batch = KindData, record.Batch(l.Data)
 		c.BaseOffset, c.NextOffset = c.Batch.BaseOffset(), c.Batch.NextOffset()
 		s.next = c.NextOffset
-		s.bytes.Add(int64(c.Batch.Length()))
 	case l.Extensions[0]&kindMask == extCtrl:
 		c.Kind, c.Ctrl = KindCtrl, l.Data
 	default:

@@ -44,7 +44,9 @@ const (
 	// and what one burst may hold.
 	DefaultInflightBytes = 16 << 20
 	// checkpointBytes and checkpointEvery bound what a restart reads again.
-	checkpointBytes = 64 << 20
+	// Retention moves the point from which it reads too, so that a topic which
+	// keeps less than this is synced by the clock only.
+	checkpointBytes = 256 << 20
 	checkpointEvery = 30 * time.Second
 	// reconcileEvery is how often a group looks at its own state although no
 	// event told it to.
@@ -65,9 +67,9 @@ const (
 // Timers are raft's timeouts. The defaults are calm because failures are
 // detected per node by the transport, which then asks a replica to campaign.
 type Timers struct {
-	Heartbeat time.Duration // 3 s: follower without contact becomes a candidate after one to two of these
-	Election  time.Duration // 3 s
-	Lease     time.Duration // 2 s: a leader without a majority steps down
+	Heartbeat time.Duration // 4 s: follower without contact becomes a candidate after one to two of these
+	Election  time.Duration // 4 s
+	Lease     time.Duration // 3 s: a leader without a majority steps down; idle groups let requests rest for a third of it
 	Commit    time.Duration // 250 ms: how late an idle follower may learn the commit index
 }
 

@@ -207,8 +207,24 @@ func (l *Log) writePoint(p point) error {
 	if err := l.writeFile(filePoint, encodePoint(p)); err != nil {
 		return fmt.Errorf("log: write recovery point: %w", err)
 	}
+	l.mu.Lock()
 	l.point = p
+	l.mu.Unlock()
 	return nil
+}
+
+// Unsettled is how many bytes of batches lie above the recovery point: what a recovery reads.
+func (l *Log) Unsettled() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var n int64
+	for i := len(l.segs) - 1; i >= 0 && l.segs[i].base >= l.point.segment; i-- {
+		n += l.segs[i].size
+		if l.segs[i].base == l.point.segment {
+			n -= l.point.position
+		}
+	}
+	return n
 }
 
 // writeEpochs replaces leader-epoch-checkpoint if it changed; it is made from the log again when lost.

@@ -185,7 +185,6 @@ func (m *monkey) snapSome() {
 		term, _ := m.rig.log.Term(index)
 		m.note("snap at %d", index)
 		m.check(m.rig.log.WriteSnap(Base{Index: index, Term: term, NextOffset: s.BaseOffset, State: []byte{byte(index)}}))
-		m.durable = max(m.durable, index)
 	}
 }
 
@@ -223,6 +222,9 @@ func (m *monkey) lose() {
 	last := m.rig.log.LastIndex()
 	if last < m.durable || last > m.w.last() {
 		m.t.Fatalf("after the power cut the log ends at %d, durable %d, written %d", last, m.durable, m.w.last())
+	}
+	if b, err := m.rig.log.NewestSnap(); err == nil && (b.Index > last || m.rig.log.LastIndex() < b.Index) {
+		m.t.Fatalf("a .snap at %d counts, the log ends at %d", b.Index, last)
 	}
 	m.w.truncate(last + 1)
 	m.durable = 0 // what was recovered may not be synced again yet

@@ -4,18 +4,16 @@ import (
 	"fmt"
 )
 
-// WriteSnap stores b as the .snap of the segment that starts at b.Index+1 (see SegmentEnd), after everything
-// up to b.Index was synced. It may run beside appends; a boundary that is gone meanwhile is ErrNotFound.
+// WriteSnap stores b as the .snap of the segment that starts at b.Index+1 (see SegmentEnd); the .snap is durable
+// on return. It may run beside appends; a boundary that is gone meanwhile is ErrNotFound.
+//
+// The batches before the boundary are not synced for it: segments that retention removes within a minute are
+// then never written to the disk at all. If a power cut takes some of them, recovery drops all segments behind
+// the gap with their .snap files, so that none counts which lies ahead of the log.
 func (l *Log) WriteSnap(b Base) error {
-	s, segs, err := l.boundary(b.Index)
+	s, err := l.boundary(b.Index)
 	if err != nil {
 		return err
-	}
-	defer unpinSegments(segs)
-	for _, old := range segs {
-		if err := l.settle(old); err != nil {
-			return err
-		}
 	}
 	if err := l.syncDir(); err != nil {
 		return err
@@ -41,35 +39,19 @@ func (l *Log) WriteSnap(b Base) error {
 	return nil
 }
 
-// boundary finds the segment that starts after index and pins those before it.
-func (l *Log) boundary(index uint64) (*segment, []*segment, error) {
-	segs, err := l.pinUpTo(index + 1)
-	if err != nil {
-		return nil, nil, err
+// boundary finds the segment that starts after index.
+func (l *Log) boundary(index uint64) (*segment, error) {
+	if err := l.writable(); err != nil {
+		return nil, err
 	}
-	if n := len(segs); n > 0 && segs[n-1].first == index+1 {
-		s := segs[n-1]
-		s.unpin()
-		return s, segs[:n-1], nil
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.segs {
+		if s.first == index+1 {
+			return s, nil
+		}
 	}
-	unpinSegments(segs)
-	return nil, nil, fmt.Errorf("%w: no segment starts after index %d", ErrNotFound, index)
-}
-
-// settle makes a sealed segment durable, index files included.
-func (l *Log) settle(s *segment) error {
-	if err := l.take(); err != nil {
-		return err
-	}
-	err := l.flush(s, 0)
-	l.give()
-	if err != nil {
-		return err
-	}
-	if err := l.syncSegment(s); err != nil {
-		return err
-	}
-	return l.syncIndexes(s)
+	return nil, fmt.Errorf("%w: no segment starts after index %d", ErrNotFound, index)
 }
 
 func (l *Log) holds(s *segment) bool {

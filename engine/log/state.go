@@ -61,7 +61,7 @@ type Log struct {
 	cuts   atomic.Uint64 // counts suffix cuts and resets: a read that spans one is repeated
 	chunks chunks
 
-	point    point    // guarded by keeper
+	point    point    // changed under keeper and mu, read under either
 	epochTxt string   // last written leader-epoch-checkpoint; guarded by keeper
 	names    syncMark // of the directory
 
