@@ -17,7 +17,8 @@ import (
 // after up to 2.5 s, requests given 20 s. These are small, the same for every system and guarantee, and printed.
 const (
 	requestTimeout = 3 * time.Second // a produce request's own limit; overrides may change it
-	answerSlack    = time.Second     // what a connection gets beyond it
+	answerSlack    = time.Second     // what a connection gets beyond it, and for any other request
+	leastSlack     = 100 * time.Millisecond
 	dialTimeout    = time.Second
 	metadataMinAge = 50 * time.Millisecond
 	metadataMaxAge = 5 * time.Second
@@ -75,6 +76,12 @@ func (k *kafka) common(id string, overhead time.Duration) []kgo.Opt {
 		opts = append(opts, kgo.WithLogger(quietLog{k.cfg.Logger, id}))
 	}
 	return opts
+}
+
+// slackFor is answerSlack for producers: a scenario that shortens the request timeout wants to know soon that a broker is frozen, also
+// when the broker is asked for metadata.
+func slackFor(requestTimeout time.Duration) time.Duration {
+	return min(max(requestTimeout/3, leastSlack), answerSlack)
 }
 
 // backoff doubles from retryFirst to retryMost, without jitter: an outage must not look longer by chance.
@@ -262,7 +269,7 @@ func (k *kafka) Settings(c ProducerConfig) []Setting {
 		{Key: "linger", Value: c.Linger.String()},
 		{Key: "batch bytes", Value: fmt.Sprint(c.BatchBytes)},
 		{Key: "compression", Value: c.Compression},
-		{Key: "request timeout", Value: fmt.Sprintf("%v + %v", c.RequestTimeout, answerSlack), Deviates: deviates("request_timeout")},
+		{Key: "request timeout", Value: fmt.Sprintf("%v + %v", c.RequestTimeout, slackFor(c.RequestTimeout)), Deviates: deviates("request_timeout")},
 		{Key: "metadata min age", Value: metadataMinAge.String()},
 		{Key: "metadata max age", Value: metadataMaxAge.String()},
 		{Key: "retry backoff", Value: fmt.Sprintf("%v doubling to %v", retryFirst, retryMost)},

@@ -26,7 +26,7 @@ func (k *kafka) NewProducer(ctx context.Context, c ProducerConfig) (Producer, er
 	if err != nil {
 		return nil, err
 	}
-	opts := append(k.common(c.ClientID, answerSlack),
+	opts := append(k.common(c.ClientID, slackFor(c.RequestTimeout)),
 		kgo.ProduceRequestTimeout(c.RequestTimeout),
 		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
 		kgo.ProducerLinger(c.Linger),
