@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -190,30 +191,32 @@ func TestOperatorCanEndSuspicion(t *testing.T) {
 
 func TestReplicaIsSuspectAfterAPowerLossExactlyWhenItDidNotSync(t *testing.T) {
 	for _, synced := range []bool{true, false} {
-		inVirtualTime(t, func(t *testing.T) {
-			r := newRig(t, 3, func(o *rigOptions) { o.syncEach = !synced })
-			l := r.lead(r.nodes[0])
-			l.produce(20, 1, "a")
-			r.converge()
-			x := r.nodes[1]
-			if err := x.g.Tune(0, synced); err != nil {
-				t.Fatal(err)
-			}
-			l.produce(20, 1, "b")
-			r.converge()
-			end := x.log.EndOffset()
-			r.net.isolate(r.nodes[0].id)
-			r.net.isolate(r.nodes[2].id)
-			x.losePower(6)
-			if got := x.g.Status().Suspect; got == synced {
-				t.Errorf("synced %t: suspect %t", synced, got)
-			}
-			if got := x.log.EndOffset(); synced && got != end {
-				t.Errorf("synced: the log ends at %d, it ended at %d", got, end)
-			}
-			r.net.heal()
-			r.converge()
-			r.check()
+		t.Run(fmt.Sprintf("synced %t", synced), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T) {
+				r := newRig(t, 3, func(o *rigOptions) { o.syncEach = !synced })
+				l := r.lead(r.nodes[0])
+				l.produce(20, 1, "a")
+				r.converge()
+				x := r.nodes[1]
+				if err := x.g.Tune(0, synced); err != nil {
+					t.Fatal(err)
+				}
+				l.produce(20, 1, "b")
+				r.converge()
+				end := x.log.EndOffset()
+				r.net.isolate(r.nodes[0].id)
+				r.net.isolate(r.nodes[2].id)
+				x.losePower(6)
+				if got := x.g.Status().Suspect; got == synced {
+					t.Errorf("synced %t: suspect %t", synced, got)
+				}
+				if got := x.log.EndOffset(); synced && got != end {
+					t.Errorf("synced: the log ends at %d, it ended at %d", got, end)
+				}
+				r.net.heal()
+				r.converge()
+				r.check()
+			})
 		})
 	}
 }

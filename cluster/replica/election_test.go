@@ -45,6 +45,12 @@ func TestSettingsThatBreakTheLibraryStayOff(t *testing.T) {
 	if err := raft.ValidateConfig(c); err != nil {
 		t.Error(err)
 	}
+	// Between two contacts of an idle group lies a rest and the library's own pause.
+	for name, pause := range map[string]time.Duration{"heartbeats": c.HeartbeatTimeout / 5, "empty requests": 2 * c.CommitTimeout} {
+		if longest := calm.rest() + pause; c.LeaderLeaseTimeout < longest+time.Second || c.HeartbeatTimeout < longest+time.Second {
+			t.Errorf("%s of an idle group come every %v: a busy machine would depose its leader", name, longest)
+		}
+	}
 }
 
 func TestFirstProducedOffsetIsZeroAndStaysDenseAcrossElections(t *testing.T) {

@@ -46,7 +46,6 @@ type Config struct {
 	ConnectTimeout time.Duration // one dial; default 400 ms
 	DialTimeout    time.Duration // one dial and its handshake; default 1 s
 	BeatEvery      time.Duration // window in which heartbeats to one peer are merged; default 50 ms
-	RestEvery      time.Duration // how long an idle group with GroupOptions.Suppress lets its next request rest; default 1 s
 	CallTimeout    time.Duration // a typed call whose context has no deadline; default 10 s
 	AppendTimeout  time.Duration // an AppendEntries outside of a pipeline, once sent; default 10 s
 	VoteTimeout    time.Duration // a vote, parking included, and a heartbeat, once sent; default 2 s
@@ -68,7 +67,6 @@ func (c Config) withDefaults() Config {
 	def(&c.ConnectTimeout, 400*time.Millisecond)
 	def(&c.DialTimeout, time.Second)
 	def(&c.BeatEvery, 50*time.Millisecond)
-	def(&c.RestEvery, time.Second)
 	def(&c.CallTimeout, 10*time.Second)
 	def(&c.AppendTimeout, 10*time.Second)
 	def(&c.VoteTimeout, 2*time.Second)
@@ -130,9 +128,13 @@ type GroupOptions struct {
 	Bulk bool
 	// Suppress answers empty AppendEntries locally while the peer's pings are
 	// fresh. It also refreshes the leader lease: never set it where leases or
-	// VerifyLeader matter. Such answers, and heartbeats to a peer that follows,
-	// rest for Config.RestEvery; GroupTransport.Appended ends that.
+	// VerifyLeader matter.
 	Suppress bool
+	// Rest is, with Suppress, how long such an answer waits, and a heartbeat to a
+	// peer that follows: an idle group then has that much less to do. A leader's
+	// lease and a follower's patience must be a good deal longer. What is
+	// appended meanwhile is not delayed, see GroupTransport.Appended.
+	Rest time.Duration
 	// InflightBytes is the size to which a request is filled from the log, and
 	// cut; it must not be less than what the group admits uncommitted.
 	// Default 16 MiB.
@@ -179,9 +181,8 @@ type GroupTransport interface {
 	// come. Call it between Raft.Shutdown() and waiting for its future, since
 	// that waits for calls.
 	Abort()
-	// Appended says that the log has grown: whatever rests goes on. Cheap, and
-	// may be called by whoever appends, after the log answers LastIndex with
-	// the new entry.
+	// Appended says that the log has grown: nothing rests any more. It must be
+	// called once LastIndex answers with the new entry; it is cheap.
 	Appended()
 	// Resign fails the requests of a term that this replica led and gives up,
 	// parked ones too. What it sends in a higher term is not affected.

@@ -20,10 +20,19 @@ type beat struct {
 }
 
 // heartbeat merges this heartbeat with those of other groups to the same peer
-// and waits for its answer; while the peer is down it parks.
+// and waits for its answer; while the peer is down it parks. A peer that follows
+// and whose pings are fresh gets it GroupOptions.Rest later.
 func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := g.mayLead(args.Term); err != nil {
 		return err
+	}
+	if g.opts.Suppress && g.opts.Rest > 0 && p.fresh(freshPing) && g.continues(to, args.Term) {
+		rest := time.NewTimer(g.opts.Rest)
+		g.idle(rest.C, args.Term, nil, nil)
+		rest.Stop()
+		if err := g.mayLead(args.Term); err != nil {
+			return err
+		}
 	}
 	b := &beat{group: g, to: to, term: args.Term, done: make(chan *rpcpb.HeartbeatReply, 1)}
 	if err := p.addBeat(b); err != nil {

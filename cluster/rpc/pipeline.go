@@ -23,6 +23,8 @@ type pipeline struct {
 	done   chan raft.AppendFuture // has room for all of them: completing never blocks
 	closed chan struct{}
 	once   sync.Once
+
+	rest *time.Timer // of the one sender; nil until the group first rests
 }
 
 // AppendEntriesPipeline refuses a peer that is still behind: without a
@@ -80,20 +82,50 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 }
 
 // suppressed answers an empty request here if the peer is alive and has
-// answered all that it says. Most requests of a thousand idle groups end here.
+// answered all that it says. Most requests of a thousand idle groups end here,
+// and none of them at once: the next would come a moment later. So the answer
+// rests until the log has grown, or for GroupOptions.Rest.
 func (p *pipeline) suppressed(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) *call {
 	g := p.group
-	switch {
-	case !g.opts.Suppress || len(args.Entries) > 0 || g.lastIndex() > args.PrevLogEntry,
-		len(p.slots) > 0 || len(p.done) >= pipelineRoom, // keep the order, and never block
-		g.mayLead(args.Term) != nil || !p.peer.fresh(freshPing) || !g.saysNothingNew(p.to, args):
+	if !p.silent(args) {
 		return nil
+	}
+	if g.opts.Rest > 0 {
+		p.idle(args)
+		if g.mayLead(args.Term) != nil || !p.peer.fresh(freshPing) {
+			return nil
+		}
+		g.contacted(p.to, args.Term)
 	}
 	g.node.counts.suppressed.Add(1)
 	*resp = raft.AppendEntriesResponse{Term: args.Term, LastLog: args.PrevLogEntry, Success: true}
 	c := &call{group: g, peer: p.to, args: args, resp: resp, start: time.Now()}
 	p.done <- c // the only sender while no slot is taken
 	return c
+}
+
+// idle lets an answer rest.
+func (p *pipeline) idle(args *raft.AppendEntriesRequest) {
+	g := p.group
+	if p.rest == nil {
+		p.rest = time.NewTimer(g.opts.Rest)
+	} else {
+		p.rest.Reset(g.opts.Rest)
+	}
+	defer p.rest.Stop()
+	g.idle(p.rest.C, args.Term, p.closed, func() bool { return g.lastIndex() > args.PrevLogEntry })
+}
+
+// silent says whether a request may be answered here.
+func (p *pipeline) silent(args *raft.AppendEntriesRequest) bool {
+	g := p.group
+	switch {
+	case !g.opts.Suppress || len(args.Entries) > 0 || g.lastIndex() > args.PrevLogEntry,
+		len(p.slots) > 0 || len(p.done) >= pipelineRoom, // keep the order, and never block
+		g.mayLead(args.Term) != nil || !p.peer.fresh(freshPing) || !g.saysNothingNew(p.to, args):
+		return false
+	}
+	return true
 }
 
 // take waits for a slot and for the library to have read earlier answers.

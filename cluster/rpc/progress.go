@@ -95,6 +95,15 @@ func (g *group) isBehind(peer ServerID) bool {
 	return p != nil && p.behind
 }
 
+// contacted notes that peer, whose pings are fresh, would have answered.
+func (g *group) contacted(peer ServerID, term uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.progress[peer]; p != nil && p.term == term {
+		p.contact = g.node.cfg.Now()
+	}
+}
+
 // saysNothingNew is true when the peer has already answered all that the empty
 // request args could tell it; that counts as contact.
 func (g *group) saysNothingNew(peer ServerID, args *raft.AppendEntriesRequest) bool {
