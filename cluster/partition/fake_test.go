@@ -236,6 +236,7 @@ func (g *fakeGroup) WaitCommittedOn(_ int, _ uint64, fn func(error)) func() {
 }
 
 func (g *fakeGroup) Recover() error                                   { return nil }
+func (g *fakeGroup) Tune(segment int64, sync bool) error              { return g.log.Tune(segment, sync) }
 func (g *fakeGroup) Members() []replica.Member                        { return nil }
 func (g *fakeGroup) Match(rpc.ServerID) (uint64, time.Time)           { return 0, time.Time{} }
 func (g *fakeGroup) AddNonvoter(context.Context, rpc.ServerID) error  { return nil }

@@ -179,8 +179,15 @@ func numberOf(name string) (int32, bool) {
 	return int32(n), err == nil
 }
 
-// adjust hands changed topic configs and assignments to open partitions.
+// adjust hands changed topic configs and assignments to open partitions. What their logs need waits for the disk and is done without
+// the lock.
 func (m *Manager) adjust(img *meta.Image) {
+	changed := m.adopt(img)
+	parallel(atOnce, len(changed), func(i int) { changed[i].tune() })
+}
+
+// adopt returns the partitions whose logs must be told.
+func (m *Manager) adopt(img *meta.Image) (changed []*Partition) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, s := range m.slots {
@@ -191,8 +198,20 @@ func (m *Manager) adjust(img *meta.Image) {
 		s.topic = t
 		s.p.assigned.Store(&t.Partitions[s.key.number])
 		if settings, err := m.settings(t); err == nil {
-			s.p.settings.Store(settings)
+			was := s.p.settings.Swap(settings)
+			if was.SegmentBytes != settings.SegmentBytes || was.SyncEach != settings.SyncEach {
+				changed = append(changed, s.p)
+			}
 		}
+	}
+	return changed
+}
+
+// tune hands the settings to the log. Where that fails the replica is failing by itself, and says so.
+func (p *Partition) tune() {
+	s := p.settings.Load()
+	if err := p.group.Tune(s.SegmentBytes, s.SyncEach); err != nil {
+		p.logger.Warn("topic configs wait until the replica is opened again", "partition", p.label, "error", err)
 	}
 }
 

@@ -37,6 +37,7 @@ type group interface {
 	RemoveServer(ctx context.Context, id rpc.ServerID) error
 	Watch(fn func(replica.Status))
 	Recover() error
+	Tune(segmentBytes int64, syncEach bool) error
 	Close(ctx context.Context) error
 }
 
