@@ -51,6 +51,33 @@ func TestMissingServerIsAnUnusableEnvironment(t *testing.T) {
 	}
 }
 
+func TestExternalSystemCannotBeMeasuredBesideAPartedNetwork(t *testing.T) {
+	outside := file(t, "version: 1\nname: outside\ntarget: {system: external, external: {bootstrap: [127.0.0.1:9092]}}\n")
+	parts := file(t, "version: 1\nname: parts\nphases: {impact: 5s}\nfaults: [{at: impact+1s, kind: partition, shape: isolate, target: node(1), for: 1s}]\n")
+	out := filepath.Join(t.TempDir(), "o")
+	code, _, errs := call("run", outside, parts, "-out", out)
+	if code != 2 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, parts+" parts the network") || !strings.Contains(errs, "two calls") {
+		t.Errorf("exit code %d, said: %s", code, errs)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a run directory was made")
+	}
+	for _, alone := range []string{outside, parts} {
+		if err := canRunTogether([]parsed{read(t, alone)}); err != nil {
+			t.Errorf("%s alone: %v", alone, err)
+		}
+	}
+}
+
+func read(t *testing.T, path string) parsed {
+	t.Helper()
+	list, err := (&scenarioFlags{Files: []string{path}}).parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list[0]
+}
+
 func TestPlanCountsTrialsAndTime(t *testing.T) {
 	code, out, errs := call("plan", file(t, "version: 1\nname: x\nguarantee: [at_least_once, idempotent]\nload: {rate: [1k/s, 2k/s]}\nphases: {warmup: 1s, steady: 4s}\n"), "-profile", "quick")
 	if code != 0 || !strings.Contains(out, "4 cells × 3 blocks = 12 trials") {

@@ -98,6 +98,9 @@ func (c *runCmd) Run(s *streams) error {
 	if err != nil {
 		return err
 	}
+	if err := canRunTogether(list); err != nil {
+		return err
+	}
 	if err := c.findSystems(list); err != nil {
 		return err
 	}
