@@ -64,11 +64,12 @@ func (c *Clusters) busy(but target.Target) (sum time.Duration) {
 	return sum
 }
 
-// get returns a running cluster; launch makes one where there is none.
+// get returns a running cluster; launch makes one where there is none that is whole.
 func (c *Clusters) get(ctx context.Context, key, system string, launch func(dir string) (target.Target, error)) (*kept, error) {
-	if k := c.kept[key]; k != nil {
+	if k := c.kept[key]; k != nil && len(k.target.Deaths()) == 0 {
 		return k, nil
 	}
+	c.drop(key)
 	c.made++
 	dir := filepath.Join(c.dir, fmt.Sprintf("%d-%s", c.made, system))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -105,7 +106,7 @@ func (s *run) acquire(ctx context.Context, c scenario.Cell, id string) (target.T
 		return nil, nil, err
 	}
 	return k.target, func() {
-		if d := k.target.Deaths(); len(d) > 0 {
+		if d := k.target.Deaths(); len(d) > 0 { // the next trial gets another
 			s.Progress.Note(fmt.Sprintf("the cluster of %s is not used again: %s", c.Target.System, d[0]))
 			s.keepLogs()
 			s.Clusters.drop(c.Target.ClusterKey())
@@ -247,7 +248,7 @@ func (s *run) warmFor(ctx context.Context, k *kept, c scenario.Cell, d time.Dura
 
 // edges are the rates in the first and in the last seconds of a load.
 func edges(out *load.Outcome, d time.Duration) (first, last float64) {
-	edge := min(warmEdge, d/2)
+	edge := max(time.Second, min(warmEdge, d/2))
 	for _, k := range out.Seconds {
 		if k.At < edge {
 			first += float64(k.Acked)
