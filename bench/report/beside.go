@@ -162,6 +162,29 @@ func copiesIn(r *result.Run, c result.Cell) string {
 	return "not known"
 }
 
+// valueBounds is a table's cell as the page shows it: the bounds below the value.
+type valueBounds struct{ Value, Bounds string }
+
+func splitBounds(cell string) valueBounds {
+	value, bounds, ok := strings.Cut(cell, " [")
+	if !ok {
+		return valueBounds{cell, ""}
+	}
+	return valueBounds{value, strings.TrimSuffix(bounds, "]")}
+}
+
+// besideClass marks a row that begins a load, and what became of its goal.
+func besideClass(row []string) string {
+	var out []string
+	if row[0] != "" {
+		out = append(out, "first")
+	}
+	if _, word, ok := strings.Cut(row[len(row)-1], " "); ok {
+		out = append(out, word)
+	}
+	return strings.Join(out, " ")
+}
+
 // Text is the table for a terminal.
 func (b Beside) Text() string {
 	rows := append([][]string{b.Table.Head}, b.Table.Rows...)

@@ -35,6 +35,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		}
 		return false
 	},
+	"bounds": splitBounds, "rowClass": besideClass,
 	"markClass": func(mark string) string {
 		return map[string]string{"✓": "ok", "≈": "meas", "✗": "bad", "?": "unk"}[mark]
 	},
@@ -204,7 +205,7 @@ func (s *set) figures(p *page) error {
 		gs := (&set{runs: []*result.Run{r}}).guarantees()
 		if r.Manifest.Scenario.Model == "closed" {
 			if r.Manifest.Cells[0].Bound == 1 {
-				p.Prices = appendChart(p.Prices, prices(r, gs, "price-in-flight", "One record in flight, p50", "p50 of the wait for an acknowledgement (lower is better)",
+				p.Prices = appendChart(p.Prices, prices(r, gs, "price-in-flight", "One record in flight, p50", "p50 (lower is better)",
 					"One record in flight. "+shape(r), latency(ack, steady, p50)))
 				continue
 			}
@@ -288,7 +289,11 @@ func loads(r *result.Run) int {
 
 // shape describes records and partitions in half a sentence.
 func shape(r *result.Run) string {
-	return fmt.Sprintf("%s bytes a record, %d partitions.", compact(float64(r.Manifest.System.RecordBytes)), r.Manifest.System.Partitions)
+	partitions := fmt.Sprintf("%d partitions", r.Manifest.System.Partitions)
+	if r.Manifest.System.Partitions == 1 {
+		partitions = "1 partition"
+	}
+	return fmt.Sprintf("%s bytes a record, %s.", compact(float64(r.Manifest.System.RecordBytes)), partitions)
 }
 
 // legend draws each guarantee's line and marker once.

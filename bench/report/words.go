@@ -15,6 +15,9 @@ func upper(kn [2]int64) float64 { return stats.UpperBound(min(kn[0], kn[1]), kn[
 func (s *set) outcome(r *result.Run) string {
 	var parts []string
 	gs := (&set{runs: []*result.Run{r}}).guarantees()
+	if len(systems(r)) > 1 {
+		return comparedOutcome(r)
+	}
 	if r.Manifest.Scenario.Model == "closed" {
 		for _, g := range gs {
 			for _, c := range cells(r, g) {
@@ -23,9 +26,7 @@ func (s *set) outcome(r *result.Run) string {
 				}
 			}
 		}
-		if len(systems(r)) == 1 {
-			return strings.Join(parts, ", ") + "."
-		}
+		return strings.Join(parts, ", ") + "."
 	}
 	for _, e := range r.Results.Expectations {
 		parts = append(parts, fmt.Sprintf("%s: %s (%s)", e.Line, e.Outcome, e.Got))
@@ -34,6 +35,22 @@ func (s *set) outcome(r *result.Run) string {
 		return "no expectation was stated; verdict: " + string(r.Results.Verdict) + "."
 	}
 	return strings.Join(parts, "; ") + "."
+}
+
+// comparedOutcome counts the lines of a scenario that compares systems: the table
+// beside it has the figures.
+func comparedOutcome(r *result.Run) string {
+	n := map[string]int{}
+	for _, e := range r.Results.Expectations {
+		n[e.Outcome]++
+	}
+	out := fmt.Sprintf("%d of %d lines met", n["met"], len(r.Results.Expectations))
+	for _, o := range []string{"missed", "undecided"} {
+		if n[o] > 0 {
+			out += fmt.Sprintf(", %d %s", n[o], o)
+		}
+	}
+	return out + "; the figures are in the table."
 }
 
 // saturation lists the closed runs' throughput and what a record cost.

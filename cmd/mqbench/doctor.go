@@ -12,6 +12,7 @@ import (
 	"gopherlog/bench/fault"
 	"gopherlog/bench/load"
 	"gopherlog/bench/scenario"
+	"gopherlog/bench/target"
 	"gopherlog/cmd/internal/cli"
 )
 
@@ -41,6 +42,8 @@ func (c *doctorCmd) Run(s *streams) error {
 		_, err = os.Stat(server)
 	}
 	say(err == nil, true, "server binary "+server, fmt.Sprint(err))
+	_, _, version, err := target.FindKafka()
+	say(err == nil, false, strings.TrimSpace("Apache Kafka, to be measured beside "+version), fmt.Sprint(err))
 	say(runtime.GOOS == "linux", false, "operating system "+runtime.GOOS, "only Linux gives network faults, the process table and sendfile")
 	say(runtime.NumCPU() >= 2, false, fmt.Sprintf("%d cores", runtime.NumCPU()), "brokers and client will queue for one core: latency is then scheduling")
 	err = fault.Probe()

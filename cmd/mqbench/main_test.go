@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gopherlog/bench/fault"
+	"gopherlog/bench/target"
 )
 
 func TestMain(m *testing.M) {
@@ -48,6 +49,26 @@ func TestMissingServerIsAnUnusableEnvironment(t *testing.T) {
 	code, _, errs := call("run", file(t, "version: 1\nname: x\n"), "-out", filepath.Join(t.TempDir(), "o"))
 	if code != 3 || !strings.Contains(errs, "make build") {
 		t.Errorf("exit code %d, said: %s", code, errs)
+	}
+}
+
+func TestMissingKafkaIsAnUnusableEnvironmentBeforeAnythingRuns(t *testing.T) {
+	t.Setenv(target.KafkaHomeVar, t.TempDir())
+	out := filepath.Join(t.TempDir(), "o")
+	code, _, errs := call("run", file(t, "version: 1\nname: beside\ntarget: {system: [gopherlog, kafka]}\n"), "-out", out)
+	if code != 3 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "beside cannot be run here") || !strings.Contains(errs, target.KafkaFetch) {
+		t.Errorf("exit code %d, said: %s", code, errs)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a run directory was made")
+	}
+}
+
+func TestPlanCountsTheWarmingOfASharedClusterOnce(t *testing.T) {
+	text := "version: 1\nname: %s\ntarget: {system: [gopherlog, kafka]}\nruns: {repeats: 1, fresh_cluster: false, warm_cluster: 3m}\n"
+	code, out, _ := call("plan", file(t, strings.Replace(text, "%s", "one", 1)), file(t, strings.Replace(text, "%s", "two", 1)))
+	if code != 0 || strings.Count(out, "warming of the clusters") != 1 || !strings.Contains(out, "6m0s") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
