@@ -102,8 +102,22 @@ func rest(c result.Cell) string {
 	return strings.Join(out, " ")
 }
 
+// besideRate is what a cell was swept over but the system and the rate.
+func besideRate(c result.Cell) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(c.Sweep)) {
+		if k != "target.system" && k != "load.rate" {
+			out = append(out, strings.ReplaceAll(c.Sweep[k], "_", " "))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
 func (b *Beside) cells(r *result.Run, x, y result.Cell) {
 	load, rows := measures(x)
+	if also := besideRate(x); also != "" {
+		load += ", " + also
+	}
 	for _, m := range rows {
 		vx, okx := summary(trials(r, x.ID), m.pick)
 		vy, oky := summary(trials(r, y.ID), m.pick)

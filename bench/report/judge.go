@@ -194,7 +194,7 @@ func (s *set) thresholdCard() card {
 			case "missed":
 				missed++
 			}
-			told := fmt.Sprintf("%s: %s", e.Line, e.Outcome)
+			told := fmt.Sprintf("%s: %s", strings.TrimSuffix(e.Line, " or undecided"), e.Outcome)
 			if len(e.Got) <= cardWords {
 				told += ", " + e.Got
 			}

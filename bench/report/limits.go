@@ -126,8 +126,8 @@ func (s *set) limits() []string {
 	for _, r := range s.runs {
 		h, sys := r.Manifest.Host, r.Manifest.System
 		priority := ""
-		if sys.Name != "external" {
-			priority = " The brokers run at nice 10, so that the client keeps its schedule."
+		if sys.Nice > 0 {
+			priority = fmt.Sprintf(" The brokers run at nice %d, so that the client keeps its schedule.", sys.Nice)
 		}
 		out = append(out,
 			fmt.Sprintf("One host, loopback: brokers and load client share %d cores (%s, %s).%s Ratios within a run hold; absolute figures are this machine's.", h.Cores, h.CPU, h.Kernel, priority),

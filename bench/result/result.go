@@ -61,6 +61,7 @@ type System struct {
 	RecordBytes       int               `json:"record_bytes"`
 	Effective         map[string]string `json:"effective"`          // topic settings as the system reports them
 	Launched          map[string]string `json:"launched,omitempty"` // broker settings that the harness wrote
+	Nice              int               `json:"nice,omitempty"`     // scheduling priority of the brokers
 	Kept              bool              `json:"kept,omitempty"`     // one cluster ran through all trials
 	Warm              *Warm             `json:"warm,omitempty"`     // the load before the first trial
 }

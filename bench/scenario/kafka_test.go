@@ -28,7 +28,7 @@ func TestClustersAreSharedByWhatTheyAreLaunchedWith(t *testing.T) {
 	if key() != key("target.replication_factor=1", "target.durability=T2", "target.settings={}") {
 		t.Error("what belongs to topics, or to the other system, asks for another cluster")
 	}
-	for _, set := range []string{"target.nodes=5", "target.kafka.heap=1GiB", "target.kafka.settings={num.io.threads: 8}"} {
+	for _, set := range []string{"target.nodes=5", "target.nice=0", "target.kafka.heap=1GiB", "target.kafka.settings={num.io.threads: 8}"} {
 		if key() == key(set) {
 			t.Errorf("%s is started with other words and shares the cluster", set)
 		}

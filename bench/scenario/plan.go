@@ -73,7 +73,7 @@ func (t Target) ClusterKey() string {
 	case "external":
 		return fmt.Sprintf("external %q", t.External.Bootstrap)
 	case "kafka":
-		return fmt.Sprintf("kafka %d %v %v", t.Nodes, t.Kafka.Heap, t.Kafka.Settings)
+		return fmt.Sprintf("kafka %d %d %v %v", t.Nodes, t.Nice, t.Kafka.Heap, t.Kafka.Settings)
 	}
-	return fmt.Sprintf("%s %d %v", t.System, t.Nodes, t.Settings)
+	return fmt.Sprintf("%s %d %d %v", t.System, t.Nodes, t.Nice, t.Settings)
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,7 +73,7 @@ func (c *Clusters) get(ctx context.Context, key, system string, launch func(dir 
 	c.drop(key)
 	c.made++
 	dir := filepath.Join(c.dir, fmt.Sprintf("%d-%s", c.made, system))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil { // an earlier call that was killed may have left data
 		return nil, err
 	}
 	t, err := launch(dir)
@@ -242,6 +243,7 @@ func (s *run) warmFor(ctx context.Context, k *kept, c scenario.Cell, d time.Dura
 		k.warm.First = first
 	}
 	k.warm.Seconds, k.warm.Last = k.warm.Seconds+d.Seconds(), last
+	pause(ctx, c.Runs.Cooldown, true) // what it wrote is being deleted
 	s.Progress.Note(fmt.Sprintf("%s is warm: %.0f records/s at first, %.0f at last", k.system, k.warm.First, k.warm.Last))
 	return nil
 }
@@ -312,13 +314,13 @@ func (s *run) newTarget(c scenario.Cell, dataDir, logs string) (target.Target, e
 		if err != nil {
 			return nil, err
 		}
-		return target.NewKafka(target.KafkaConfig{Heap: int64(c.Target.Kafka.Heap), Nodes: c.Target.Nodes, Dir: dataDir, Logs: logs, Settings: settings})
+		return target.NewKafka(target.KafkaConfig{Heap: int64(c.Target.Kafka.Heap), Nodes: c.Target.Nodes, Nice: c.Target.Nice, Dir: dataDir, Logs: logs, Settings: settings})
 	}
 	settings, err := plainOf("target.settings", c.Target.Settings)
 	if err != nil {
 		return nil, err
 	}
-	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Dir: dataDir, Logs: logs,
+	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Nice: c.Target.Nice, Dir: dataDir, Logs: logs,
 		Settings: settings, Control: s.controlled()})
 }
 

@@ -197,7 +197,7 @@ func (s *run) begin() error {
 
 func systemOf(c scenario.Cell) result.System {
 	out := result.System{Name: c.Target.System, Nodes: c.Target.Nodes, ReplicationFactor: c.Target.ReplicationFactor, MinInsync: c.Target.MinInsyncReplicas,
-		Tier: c.Target.Durability, RecordBytes: int(c.Load.Value.Size.Mean()), Kept: !c.Runs.FreshCluster}
+		Tier: c.Target.Durability, RecordBytes: int(c.Load.Value.Size.Mean()), Nice: c.Target.Nice, Kept: !c.Runs.FreshCluster}
 	for _, t := range c.Topics {
 		out.Partitions += t.Partitions
 	}

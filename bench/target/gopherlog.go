@@ -26,6 +26,7 @@ const (
 type GopherlogConfig struct {
 	Server   string            // path of the server binary
 	Nodes    int               // at least 1
+	Nice     int               // scheduling priority of the nodes
 	Dir      string            // data directories; made if missing
 	Logs     string            // what the nodes print goes to <Logs>node<N>.log; "" means Dir
 	Settings map[string]string // broker defaults, passed with -set
@@ -54,7 +55,7 @@ func NewGopherlog(cfg GopherlogConfig) (*Gopherlog, error) {
 		cfg.Logs = cfg.Dir + string(filepath.Separator)
 	}
 	t := &Gopherlog{cfg: cfg, http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
-	t.launched = &launched{dir: cfg.Dir, patience: startTimeout, grace: stopGrace, ready: func(ctx context.Context, n Node) error { return t.get(ctx, n.Admin, "/readyz") }}
+	t.launched = &launched{dir: cfg.Dir, nice: cfg.Nice, patience: startTimeout, grace: stopGrace, ready: func(ctx context.Context, n Node) error { return t.get(ctx, n.Admin, "/readyz") }}
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err

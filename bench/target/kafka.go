@@ -34,6 +34,7 @@ type KafkaConfig struct {
 	Jars     string            // directory of Kafka's jars; "" means KafkaJars
 	Heap     int64             // bytes of heap a node, from the start
 	Nodes    int               // at least 1
+	Nice     int               // scheduling priority of the nodes
 	Dir      string            // configuration and data; made if missing
 	Logs     string            // what the nodes print goes to <Logs>node<N>.log; "" means Dir
 	Settings map[string]string // broker properties over the harness's own
@@ -125,7 +126,7 @@ func NewKafka(cfg KafkaConfig) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.launched = &launched{dir: cfg.Dir, patience: kafkaStart, grace: kafkaGrace, ready: func(ctx context.Context, n Node) error { return knowsBrokers(ctx, n.Client, cfg.Nodes) }}
+	t.launched = &launched{dir: cfg.Dir, nice: cfg.Nice, patience: kafkaStart, grace: kafkaGrace, ready: func(ctx context.Context, n Node) error { return knowsBrokers(ctx, n.Client, cfg.Nodes) }}
 	layout := kafkaLayout{nodes: cfg.Nodes, client: ports[0], controller: ports[1], dir: cfg.Dir, settings: cfg.Settings}
 	t.files[layout.logging()] = kafkaLogging
 	for id := 1; id <= cfg.Nodes; id++ {

@@ -85,6 +85,7 @@ func kafkaSettings(nodes int, over map[string]string) map[string]string {
 		"share.coordinator.state.topic.min.isr":            fmt.Sprint(insync),
 		"auto.create.topics.enable":                        "false",
 		"group.initial.rebalance.delay.ms":                 "0",
+		"log.initial.task.delay.ms":                        "1000",
 		"log.retention.check.interval.ms":                  "1000",
 		"log.segment.delete.delay.ms":                      "1000",
 	}

@@ -17,6 +17,7 @@ import (
 // launched is a cluster whose nodes are children of this process.
 type launched struct {
 	dir      string // made by Start
+	nice     int    // scheduling priority of the nodes
 	patience time.Duration
 	grace    time.Duration                     // between asking a node to end and forcing it
 	ready    func(context.Context, Node) error // asks a node once
@@ -95,7 +96,7 @@ func (t *launched) Start(ctx context.Context) error {
 }
 
 func (t *launched) launch(n *node) error {
-	p, err := startProcess(behindClient(n.args), n.Log)
+	p, err := startProcess(behindClient(t.nice, n.args), n.Log)
 	if err != nil {
 		return err
 	}
@@ -106,19 +107,16 @@ func (t *launched) launch(n *node) error {
 	return nil
 }
 
-// brokerNice is the scheduling priority of the brokers, the same for every
-// system. They share the machine with the load client, which must keep its
-// schedule: a record that is sent late says nothing about the broker. What the
-// broker loses by it is in its latency.
-const brokerNice = 10
-
-// behindClient runs a command line at that priority, where nice is installed.
-func behindClient(args []string) []string {
+// behindClient runs a command line at a lower priority, where nice is installed.
+// Brokers share the machine with the load client, which must keep its schedule: a
+// record that is sent late says nothing about the broker. What the broker loses
+// by it is in its latency.
+func behindClient(by int, args []string) []string {
 	nice, err := exec.LookPath("nice")
-	if err != nil {
+	if err != nil || by == 0 {
 		return args
 	}
-	return append([]string{nice, "-n", strconv.Itoa(brokerNice)}, args...)
+	return append([]string{nice, "-n", strconv.Itoa(by)}, args...)
 }
 
 func (t *launched) awaitReady(ctx context.Context, n *node) error {
