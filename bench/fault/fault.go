@@ -138,6 +138,7 @@ type Event struct {
 	HealAsked time.Time `json:"heal_asked"`
 	Healed    time.Time `json:"healed"`
 	Proof     string    `json:"proof,omitempty"`
+	Pace      *float64  `json:"pace,omitempty"` // records a second that the aimed-at partition acknowledged just before; nil: no partition
 	HealProof string    `json:"heal_proof,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	Skipped   bool      `json:"skipped,omitempty"`

@@ -8,6 +8,8 @@ import (
 const (
 	outageFrom = 50 * time.Millisecond // shorter waits are latency, not outage
 	maxOutages = 10_000                // per partition; more are counted into the last
+	paceStep   = 100 * time.Millisecond
+	maxPaces   = 1 << 20 // per partition: 29 hours
 )
 
 // outageTracker watches one partition over all producers.
@@ -17,6 +19,19 @@ type outageTracker struct {
 	since   time.Duration // from when something waited without an acknowledgement; valid while pending
 	pending bool
 	spans   []Outage
+	paces   []uint32 // acknowledged in each paceStep
+}
+
+// pace counts an acknowledgement. mu is held.
+func (t *outageTracker) pace(now time.Duration) {
+	i := int(max(now, 0) / paceStep)
+	if i >= maxPaces {
+		return
+	}
+	for len(t.paces) <= i {
+		t.paces = append(t.paces, 0)
+	}
+	t.paces[i]++
 }
 
 // sent tells that a message is on its way, due at intended.
@@ -34,6 +49,7 @@ func (t *outageTracker) acked(now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting--
+	t.pace(now)
 	t.end(now, false)
 	t.pending, t.since = t.waiting > 0, now
 }
@@ -54,6 +70,28 @@ func (t *outageTracker) end(now time.Duration, open bool) {
 		return
 	}
 	t.spans = append(t.spans, Outage{Start: t.since, End: now, Open: open})
+}
+
+// A Pace is how many messages one partition had acknowledged in each step of time.
+type Pace struct {
+	Topic     string
+	Partition int32
+	Step      time.Duration
+	Acked     []uint32
+}
+
+// Before is the rate per second over the last whole steps before at that make up span.
+func (p Pace) Before(at, span time.Duration) float64 {
+	last := int(at / p.Step)
+	first := max(last-int(span/p.Step), 0)
+	var n uint64
+	for i := first; i < min(last, len(p.Acked)); i++ {
+		n += uint64(p.Acked[i])
+	}
+	if last <= first {
+		return 0
+	}
+	return float64(n) / (time.Duration(last-first) * p.Step).Seconds()
 }
 
 // finish closes the books at the end of sending.

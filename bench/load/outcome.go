@@ -17,6 +17,7 @@ type Outcome struct {
 	Late     *hdr.Series // how long after its intended time each message was handed to the client
 	Failures *hdr.Series // time until a message failed or was given up
 	Outages  []Outage
+	Paces    []Pace
 	Drain    Drain
 	Settings []Setting
 	Errors   []ErrorCount

@@ -365,3 +365,24 @@ func TestAProbeIsMarkedAndIsNoMessageOfTheRun(t *testing.T) {
 		t.Errorf("%v %v %+v", ours, sound, h)
 	}
 }
+
+func TestPaceIsWhatWasAcknowledgedRightBefore(t *testing.T) {
+	var tr outageTracker
+	for at := time.Duration(0); at < 3*time.Second; at += time.Millisecond {
+		tr.sent(at)
+		if at < time.Second || at >= 2*time.Second {
+			tr.acked(at)
+		} else {
+			tr.gaveUp()
+		}
+	}
+	p := Pace{Step: paceStep, Acked: tr.paces}
+	for at, want := range map[time.Duration]float64{
+		0: 0, 50 * time.Millisecond: 0, 500 * time.Millisecond: 1000, time.Second: 1000, 1500 * time.Millisecond: 500,
+		2 * time.Second: 0, 2250 * time.Millisecond: 200, 3 * time.Second: 1000, 4 * time.Second: 0, time.Hour: 0,
+	} {
+		if got := p.Before(at, time.Second); got != want {
+			t.Errorf("before %v: %v a second, want %v", at, got, want)
+		}
+	}
+}

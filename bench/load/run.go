@@ -235,6 +235,7 @@ func (r *runner) fill(out *Outcome) {
 	out.Visible = hdr.Merge(r.reader.visible)
 	for i := range r.outages {
 		out.Outages = append(out.Outages, r.outages[i].finish(r.settled, r.places[i].Topic, r.places[i].Partition)...)
+		out.Paces = append(out.Paces, Pace{Topic: r.places[i].Topic, Partition: r.places[i].Partition, Step: paceStep, Acked: r.outages[i].paces})
 	}
 	out.Errors = r.errors.list()
 	if r.history != nil {

@@ -39,6 +39,7 @@ var metrics = func() map[string]Unit {
 		"violations": UnitCount, "lost": UnitCount, "duplicates": UnitCount, "failed": UnitCount, "shed": UnitCount, "late": UnitCount,
 		"throughput": UnitRate, "achieved_ratio": UnitShare, "rss": UnitBytes, "broker_cpu_per_record": UnitSeconds,
 		"outage.max": UnitSeconds, "outage.median": UnitSeconds, "outage_prober.max": UnitSeconds, "outage_prober.median": UnitSeconds,
+		"pace_before_fault.min": UnitRate,
 	}
 	for _, latency := range []string{"ack", "visible"} {
 		for _, p := range []string{"p50", "p90", "p99", "p999", "max"} {

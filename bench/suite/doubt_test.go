@@ -129,3 +129,24 @@ func TestCopiesFollowTheSettingThatWasUsed(t *testing.T) {
 		t.Errorf("%d copies in a system that nobody knows", got)
 	}
 }
+
+// A fault on an idle partition shows nothing: each says how busy its partition was.
+func TestEveryFaultTellsThePaceOfItsPartitionRightBefore(t *testing.T) {
+	tr, _ := trialWithFault()
+	if _, ok := leastPace(result.Trial{Faults: tr.events}, ""); ok {
+		t.Error("a pace that nobody measured")
+	}
+	acked := make([]uint32, 100)
+	for i := range acked {
+		acked[i] = 120
+	}
+	acked[20] = 0 // after the fault at 2 s
+	tr.outcome.Paces = []load.Pace{{Topic: "other", Step: 100 * time.Millisecond}, {Topic: "load", Step: 100 * time.Millisecond, Acked: acked}}
+	tr.notePaces()
+	if got, ok := leastPace(result.Trial{Faults: tr.events}, ""); !ok || got != 1200 {
+		t.Errorf("pace %v, %v, want 1200", got, ok)
+	}
+	if want := "gone; load/0 had acknowledged 1200 records in the second before"; tr.events[0].Proof != want {
+		t.Errorf("proof %q, want %q", tr.events[0].Proof, want)
+	}
+}

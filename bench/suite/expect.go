@@ -45,6 +45,8 @@ var figures = map[string]figure{
 	"outage.median":        outage(func(o result.Outage) float64 { return o.Load }, median),
 	"outage_prober.max":    outage(func(o result.Outage) float64 { return o.Prober }, slicesMax),
 	"outage_prober.median": outage(func(o result.Outage) float64 { return o.Prober }, median),
+	// what the aimed-at partition acknowledged a second, right before the fault: the least of all faults
+	"pace_before_fault.min": leastPace,
 }
 
 // summed are counts: an expectation on them is about all trials together.
@@ -75,6 +77,16 @@ func outage(of func(result.Outage) float64, over func([]float64) float64) figure
 		}
 		return over(v), true
 	}
+}
+
+func leastPace(t result.Trial, _ string) (float64, bool) {
+	least, ok := math.Inf(1), false
+	for _, e := range t.Faults {
+		if e.Pace != nil {
+			least, ok = min(least, *e.Pace), true
+		}
+	}
+	return least, ok
 }
 
 func slicesMax(v []float64) float64 {
@@ -170,7 +182,7 @@ func eligible(metric string, r *result.Run) []result.Trial {
 	switch {
 	case summed[metric]:
 		return r.Results.Trials
-	case strings.HasPrefix(metric, "outage_prober."):
+	case strings.HasPrefix(metric, "outage_prober."), metric == "pace_before_fault.min":
 		return r.Results.Judged()
 	}
 	return r.Results.Valid()
@@ -178,6 +190,8 @@ func eligible(metric string, r *result.Run) []result.Trial {
 
 func fold(metric string, v []float64) float64 {
 	switch {
+	case metric == "pace_before_fault.min":
+		return slices.Min(v)
 	case summed[metric]:
 		var sum float64
 		for _, x := range v {

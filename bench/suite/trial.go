@@ -284,6 +284,7 @@ func (t *oneTrial) followLeaders(ctx context.Context, plan load.Plan) {
 // describe turns the outcome into the trial's record.
 func (t *oneTrial) describe(plan load.Plan) {
 	o, out := t.outcome, &t.out
+	t.notePaces()
 	out.Started, out.Faults, out.Leaders = o.Zero, t.events, t.leaders
 	for _, p := range o.Phases {
 		out.Phases = append(out.Phases, result.Span{Phase: p.Phase, Start: p.Start.Seconds(), End: p.End.Seconds()})
@@ -320,6 +321,28 @@ func (t *oneTrial) describe(plan load.Plan) {
 		out.Errors = append(out.Errors, result.ErrorCount{What: e.What, Count: e.Count})
 	}
 	t.noteSettings(o.Settings, plan)
+}
+
+// paceSpan is the time before a fault over which the pace of its partition is told.
+const paceSpan = time.Second
+
+// notePaces adds to each fault on a partition how busy that was: a fault on an idle partition shows nothing.
+func (t *oneTrial) notePaces() {
+	for i := range t.events {
+		e, aim := &t.events[i], t.cell.Faults[i].Target
+		if e.Injected.IsZero() {
+			continue
+		}
+		for _, p := range t.outcome.Paces {
+			if p.Topic == t.prefix()+aim.Topic && p.Partition == aim.Partition {
+				pace := p.Before(e.Injected.Sub(t.outcome.Zero), paceSpan)
+				e.Pace = &pace
+				if e.Proof != "" {
+					e.Proof += fmt.Sprintf("; %s/%d had acknowledged %.0f records in the second before", aim.Topic, aim.Partition, pace)
+				}
+			}
+		}
+	}
 }
 
 func (t *oneTrial) byPhase(s *hdr.Series) map[string]result.Latency {
