@@ -35,7 +35,10 @@ var (
 	cpuRow  = measure{"broker_cpu_per_record", "broker CPU, µs a record", micros, func(t result.Trial) (float64, bool) {
 		return t.Usage.BrokerCPU * 1e6 / float64(max(t.Usage.Records, 1)), t.Usage.Records > 0 && t.Usage.BrokerCPU > 0
 	}}
-	rssRow = measure{"rss", "memory of the largest node, MiB", mebi, func(t result.Trial) (float64, bool) { return float64(t.Usage.BrokerRSS), t.Usage.BrokerRSS > 0 }}
+	rssRow    = measure{"rss", "memory of the largest node, MiB", mebi, func(t result.Trial) (float64, bool) { return float64(t.Usage.BrokerRSS), t.Usage.BrokerRSS > 0 }}
+	keptUpRow = measure{"achieved_ratio", "acknowledged, % of the offered", micros, func(t result.Trial) (float64, bool) {
+		return 100 * t.Achieved / t.Offered, t.Offered > 0
+	}}
 	ackRow = func(p string, of func(result.Latency) float64) measure {
 		return measure{"ack." + p, "acknowledged, " + p + ", ms", millis, latency(ack, steady, of)}
 	}
@@ -102,6 +105,13 @@ func rest(c result.Cell) string {
 	return strings.Join(out, " ")
 }
 
+// fellShort says whether a cell did not keep up with the load that it was offered:
+// its latency then is that of the records that it took.
+func fellShort(r *result.Run, c result.Cell) bool {
+	got, ok := summary(trials(r, c.ID), throughput)
+	return ok && c.Rate > 0 && got.Center < achievedShare*c.Rate
+}
+
 // besideRate is what a cell was swept over but the system and the rate.
 func besideRate(c result.Cell) string {
 	var out []string
@@ -118,6 +128,9 @@ func (b *Beside) cells(r *result.Run, x, y result.Cell) {
 	if also := besideRate(x); also != "" {
 		load += ", " + also
 	}
+	if late := fellShort(r, x) || fellShort(r, y); late {
+		rows = append([]measure{keptUpRow}, rows...)
+	}
 	for _, m := range rows {
 		vx, okx := summary(trials(r, x.ID), m.pick)
 		vy, oky := summary(trials(r, y.ID), m.pick)
@@ -126,7 +139,10 @@ func (b *Beside) cells(r *result.Run, x, y result.Cell) {
 		}
 		row := []string{load, m.what, valueOf(vx, okx, m.print), valueOf(vy, oky, m.print), "not measured", "", ""}
 		iv, ok := ratio(r, x.ID, y.ID, m.pick)
-		if ok {
+		switch {
+		case ok && iv.N < 3:
+			row[4] = fmt.Sprintf("%.2f × [%d of %d blocks]", iv.Center, iv.N, r.Manifest.Scenario.Blocks)
+		case ok:
 			row[4] = fmt.Sprintf("%.2f × [%.2f – %.2f]", iv.Center, iv.Lo, iv.Hi)
 		}
 		row[5], row[6] = goalOf(r, m.metric, x, y)

@@ -84,6 +84,7 @@ func Render(dirs []string, out, title string) error {
 		}
 		s.runs = append(s.runs, r)
 	}
+	sort.SliceStable(s.runs, func(i, j int) bool { return s.runs[i].Manifest.Started.Before(s.runs[j].Manifest.Started) })
 	if len(s.runs) == 0 {
 		return errors.New("there is no run to report on")
 	}
