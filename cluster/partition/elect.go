@@ -78,11 +78,12 @@ func (e *elector) round(now time.Time) time.Duration {
 	v := newView(e.m)
 	seen := make(map[*Partition]bool)
 	var due []*Partition
+	givenUp := 0
 	for _, p := range e.m.All() {
 		st := p.group.Status()
 		if st.Role == replica.Leader && v.alone(p) {
-			e.m.logger.Warn("a majority does not answer, leadership given up", "partition", p.label, "term", st.Term)
 			p.group.StepDown()
+			givenUp++
 		}
 		orphan, undecided := v.undecided(st)
 		if !undecided {
@@ -102,6 +103,9 @@ func (e *elector) round(now time.Time) time.Duration {
 		if !seen[p] {
 			delete(e.open, p)
 		}
+	}
+	if givenUp > 0 {
+		e.m.logger.Warn("a majority of their voters does not answer, leaderships given up", "partitions", givenUp)
 	}
 	answers := v.askAll(due)
 	for _, p := range due {

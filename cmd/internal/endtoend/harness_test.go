@@ -187,15 +187,23 @@ func ready(t *testing.T, admin string) {
 	})
 }
 
-// freeAddr returns an address that nobody listens on now.
+// given are the addresses that freeAddr returned before: the kernel may name a port again that nobody listens on yet.
+var given sync.Map
+
+// freeAddr returns an address that nobody listens on now, another one each time.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		l.Close()
+		if _, before := given.LoadOrStore(addr, true); !before {
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // one starts a node by itself and waits until it is ready.
