@@ -39,6 +39,10 @@ var (
 	keptUpRow = measure{"achieved_ratio", "acknowledged, % of the offered", micros, func(t result.Trial) (float64, bool) {
 		return 100 * t.Achieved / t.Offered, t.Offered > 0
 	}}
+	gapRowOf = func(who string, of func(result.Outage) float64) measure {
+		metric := map[string]string{"load client": "outage.max", "prober": "outage_prober.max"}[who]
+		return measure{metric, "without acknowledgement after a fault, " + who + ", s", millis, func(t result.Trial) (float64, bool) { return longestGap(t, of) }}
+	}
 	ackRow = func(p string, of func(result.Latency) float64) measure {
 		return measure{"ack." + p, "acknowledged, " + p + ", ms", millis, latency(ack, steady, of)}
 	}
@@ -52,11 +56,33 @@ var (
 func measures(c result.Cell) (load string, rows []measure) {
 	switch {
 	case c.Model != "closed":
-		return compact(c.Rate) + " records/s, open loop", []measure{ackRow("p50", p50), ackRow("p99", p99), visibleRow("p99", p99), cpuRow, rssRow}
+		return compact(c.Rate) + " records/s, open loop", []measure{ackRow("p50", p50), ackRow("p99", p99), visibleRow("p99", p99), cpuRow, rssRow, gapRowOf("load client", loadGap), gapRowOf("prober", proberGap)}
 	case c.Bound == 1:
 		return "one record in flight", []measure{ackRow("p50", p50), ackRow("p99", p99), rateRow, cpuRow}
 	}
 	return "saturation", []measure{rateRow, cpuRow, rssRow}
+}
+
+func loadGap(o result.Outage) float64   { return o.Load }
+func proberGap(o result.Outage) float64 { return o.Prober }
+
+// longestGap is the longest that any fault of a trial left a partition that it hit
+// without acknowledgements.
+func longestGap(t result.Trial, of func(result.Outage) float64) (longest float64, ok bool) {
+	for _, o := range t.Outages {
+		if g := of(o); o.Affected && g >= 0 {
+			longest, ok = max(longest, g), true
+		}
+	}
+	return longest, ok && longest > 0
+}
+
+// times is a ratio with as many digits as tell it from its neighbours.
+func times(v float64) string {
+	if v < 0.1 {
+		return fmt.Sprintf("%.3f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
 }
 
 // SideBySide compares the systems that occur together in the runs, the first of
@@ -108,8 +134,8 @@ func rest(c result.Cell) string {
 // fellShort says whether a cell did not keep up with the load that it was offered:
 // its latency then is that of the records that it took.
 func fellShort(r *result.Run, c result.Cell) bool {
-	got, ok := summary(trials(r, c.ID), throughput)
-	return ok && c.Rate > 0 && got.Center < achievedShare*c.Rate
+	kept, ok := summary(trials(r, c.ID), keptUpRow.pick)
+	return ok && c.Model != "closed" && kept.Center < 100*achievedShare
 }
 
 // besideRate is what a cell was swept over but the system and the rate.
@@ -141,9 +167,9 @@ func (b *Beside) cells(r *result.Run, x, y result.Cell) {
 		iv, ok := ratio(r, x.ID, y.ID, m.pick)
 		switch {
 		case ok && iv.N < 3:
-			row[4] = fmt.Sprintf("%.2f × [%d of %d blocks]", iv.Center, iv.N, r.Manifest.Scenario.Blocks)
+			row[4] = fmt.Sprintf("%s × [%d of %d blocks]", times(iv.Center), iv.N, r.Manifest.Scenario.Blocks)
 		case ok:
-			row[4] = fmt.Sprintf("%.2f × [%.2f – %.2f]", iv.Center, iv.Lo, iv.Hi)
+			row[4] = fmt.Sprintf("%s × [%s – %s]", times(iv.Center), times(iv.Lo), times(iv.Hi))
 		}
 		row[5], row[6] = goalOf(r, m.metric, x, y)
 		b.Table.Rows = append(b.Table.Rows, row)

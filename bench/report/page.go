@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -246,8 +247,12 @@ func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
 }
 
 func (s *set) timelines(p *page, r *result.Run, gs []string) error {
-	for i := len(gs) - 1; i >= 0; i-- { // the strongest guarantee first
-		for _, c := range cells(r, gs[i]) {
+	gs = slices.Clone(gs)
+	if !s.compared() { // the first system first, else the strongest guarantee
+		slices.Reverse(gs)
+	}
+	for _, g := range gs {
+		for _, c := range cells(r, g) {
 			ts := trials(r, c.ID)
 			if len(ts) == 0 {
 				ts = recorded(r, c.ID) // better a picture that says what is wrong with it than none

@@ -66,8 +66,11 @@ func priceplot(rows []priceRow, axis string) *plot.Plot {
 	for _, r := range rows {
 		lo, hi = math.Min(lo, r.iv.Lo), math.Max(hi, r.iv.Hi)
 	}
-	p.X.Min, p.X.Max = lo/2.6, hi*1.7 // room for the names at the left and the values at the right
+	p.X.Min, p.X.Max = lo/math.Max(2.6, math.Pow(hi/lo, 0.4)), hi*1.7 // room for the names at the left and the values at the right
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, doubling{lo * 0.99, hi * 1.01}
+	if hi/lo > 30 { // as far apart, tenths do
+		p.X.Tick.Marker = within{logTicks{}, lo}
+	}
 	p.Add(priceMarks(rows))
 	return p
 }
@@ -101,7 +104,7 @@ func (rows priceMarks) Plot(c draw.Canvas, p *plot.Plot) {
 		c.StrokeLine2(draw.LineStyle{Color: s.Color, Width: vg.Points(2.4)}, tx(r.iv.Lo), y, tx(r.iv.Hi), y)
 		c.DrawGlyph(draw.GlyphStyle{Color: s.Color, Radius: vg.Points(4), Shape: s.Shape}, vg.Point{X: tx(r.iv.Center), Y: y})
 		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, s.Label)
-		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: tx(r.iv.Hi) + 8, Y: y}, fmt.Sprintf("%.2f ×", r.iv.Center))
+		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: tx(r.iv.Hi) + 8, Y: y}, times(r.iv.Center)+" ×")
 	}
 }
 
