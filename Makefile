@@ -55,8 +55,8 @@ bench-smoke: build ## one scenario, one killed leader, under 90 seconds
 bench-full: build ## ten blocks of a minute each: hours
 	$(MAKE) bench PROFILE=full BENCHFLAGS="-set phases.steady=60s -set runs.max_time=6h"
 
-bench-faults: build ## twenty kills, five freezes, five isolations under load
-	$(BIN)/mqbench run scenarios/long/twenty-kills.yaml scenarios/long/stops-and-isolations.yaml
+bench-faults: build ## twenty kills, five freezes, five isolations, a majority killed twice, under load
+	$(BIN)/mqbench run scenarios/long/twenty-kills.yaml scenarios/long/stops-and-isolations.yaml scenarios/long/majority-lost.yaml
 
 bench-kafka: build ## beside Apache Kafka, both warm, interleaved: needs Java 17 and Maven, under 25 minutes
 	@scripts/kafka-fetch.sh
