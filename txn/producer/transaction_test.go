@@ -56,6 +56,11 @@ func TestTransactionsAreOpenedAndEndedAsWritten(t *testing.T) {
 			marker 1 0 0 0 = append
 			late 1 0
 			check 1 0 0 1 = verify`,
+		"a marker in flight voids what was verified before it": `
+			ask 1 0
+			yes 1 0
+			flyend 1 0 0 abort
+			check 1 0 0 1 = verify`,
 		"a newer epoch asks again": `
 			ask 1 0
 			check 1 1 0 1 = verify
