@@ -144,6 +144,7 @@ func (s *run) fresh(ctx context.Context, c scenario.Cell, id string) (target.Tar
 // keep returns the cell's kept cluster, running and warm.
 func (s *run) keep(ctx context.Context, c scenario.Cell) (*kept, error) {
 	k, err := s.Clusters.get(ctx, c.Target.ClusterKey(), c.Target.System, func(dir string) (target.Target, error) {
+		s.Progress.Note(fmt.Sprintf("starting %s: %d nodes", c.Target.System, c.Target.Nodes))
 		return s.newTarget(c, dir, dir+string(filepath.Separator))
 	})
 	if err == nil {
