@@ -2,6 +2,7 @@
 # Kafka's own dump-log reads the segment files that we write and finds no index mismatch.
 #   check-format.sh                 write a log with rolls, every codec, leader changes and index files
 #   check-format.sh DIR             check the partition directory DIR instead
+# Without DIR it also decodes the records that coordinators write and the files about transactions.
 # Java and Maven are needed; where they are missing nothing is checked, and the script says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -53,3 +54,34 @@ if [ $batches -eq 0 ]; then
   exit 1
 fi
 echo "check-format: dump-log read $segments segments, $indexes index files, $batches batches: no mismatch"
+
+[ $# -eq 0 ] || exit 0
+# decoded PACKAGE TEST WHAT...: the test's files, decoded by Kafka's tool with these options, show every line that is expected on stdin.
+decoded() {
+  local package=$1 test=$2 dir=$work/$1 out=$work/decoded
+  shift 2
+  go test -count=1 "./$package" -run "^$test\$" -format-dir "$dir" >"$work/write" || { cat "$work/write"; exit 1; }
+  dump "$@" --files "$(find "$dir" -type f | sort | paste -sd,)" >"$out" || { cat "$out" "$work/stderr"; exit 1; }
+  while IFS= read -r line; do
+    grep -qF -- "$line" "$out" || { cat "$out"; echo "check-format: $package: dump-log does not show: $line"; exit 1; }
+  done
+}
+decoded txn/kafkatx TestWriteRecordsForDumpLog --transaction-log-decoder <<'EOF'
+"producerId":7,"previousProducerId":7,"nextProducerId":44,"producerEpoch":6,"transactionTimeoutMs":60000,"transactionStatus":"PrepareCommit"
+"transactionPartitions":[{"topic":"a","partitionIds":[0]},{"topic":"t","partitionIds":[1,2,9]}]
+"transactionStatus":"Empty","transactionPartitions":null
+key: {"type":"0","data":{"transactionalId":"orders"}} payload: <DELETE>
+EOF
+decoded txn/group TestWriteRecordsForDumpLog --offsets-decoder <<'EOF'
+"protocolType":"consumer","generation":7,"protocol":"range","leader":"a","currentStateTimestamp":99,"members":[{"memberId":"a","groupInstanceId":null
+"groupInstanceId":"i","clientId":"","clientHost":"","rebalanceTimeout":0,"sessionTimeout":1000,"subscription":{"topics":["orders"],"userData":null}
+"group":"readers","topic":"orders","partition":3}} payload: {"version":"3","data":{"offset":12,"leaderEpoch":5,"metadata":"here"
+EOF
+decoded txn/producer TestWriteTransactionsForDumpLog --deep-iteration --print-data-log <<'EOF'
+endTxnMarker: ABORT coordinatorEpoch: 9
+endTxnMarker: COMMIT coordinatorEpoch: 9
+version: 0 producerId: 7 firstOffset: 7 lastOffset: 10 lastStableOffset: 11
+producerId: 4 producerEpoch: 1 coordinatorEpoch: 9 currentTxnFirstOffset: OptionalLong[11]
+producerId: 5 producerEpoch: 2 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 0 firstSequence: 7 lastSequence: 8 lastOffset: 4 offsetDelta: 1
+EOF
+echo "check-format: dump-log decoded transaction records, group records, a transaction index and a producer snapshot"
