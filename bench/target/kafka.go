@@ -79,7 +79,7 @@ func FindKafka() (java, jars, version string, err error) {
 func kafkaVersion(jars string) (string, error) {
 	found, _ := filepath.Glob(filepath.Join(jars, "kafka_2.13-*.jar"))
 	if len(found) == 0 {
-		return "", fmt.Errorf("Apache Kafka is not in %s: run `%s` (it needs Maven), or name a directory that holds its jars in %s", jars, KafkaFetch, KafkaHomeVar)
+		return "", fmt.Errorf("no Apache Kafka in %s: run `%s` (it needs Maven), or name a directory that holds its jars in %s", jars, KafkaFetch, KafkaHomeVar)
 	}
 	slices.Sort(found)
 	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[len(found)-1]), "kafka_2.13-"), ".jar"), nil
@@ -94,7 +94,7 @@ func findJava() (string, error) {
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return "", errors.New("Apache Kafka needs Java 17 or newer and there is no java in PATH: install a Java runtime (Debian: `apt-get install openjdk-17-jre-headless`), or set JAVA_HOME")
+		return "", errors.New("no java in PATH, and Apache Kafka needs Java 17 or newer: install a Java runtime (Debian: `apt-get install openjdk-17-jre-headless`), or set JAVA_HOME")
 	}
 	return java, nil
 }
