@@ -5,6 +5,10 @@
 // loses and repeats, crashes that leave only what was durable, leaders that do not know yet that they were deposed, and breadth-first
 // search. It refuses to know any protocol: what the actors are, what must hold and when a run has ended is said by a System; time,
 // goroutines and I/O do not exist in it.
+//
+// The network is the set of all messages ever sent. Each may be delivered at any time, never, or again: this is every loss, every delay
+// and every repeat at once, in fewer states than counting them would take. A machine may not rest on this network's memory, though: from
+// every state that was reached, with all messages lost and no further fault, there must be a way to an end.
 package explore
 
 // Local is what one actor knows and a crash takes away: the state of its machine. It is immutable. String is canonical: two values are
@@ -19,6 +23,13 @@ type Body interface{ String() string }
 
 // Event is what happens to an actor: a Message, a Durable, or one of the actor's own (a timer that it set, a choice of a client).
 type Event interface{ String() string }
+
+// Lazy marks an own event that only says again what was said before, such as a timer that resends. While messages are kept it has nothing
+// to add; it happens where the search asks whether a world that lost its messages comes to an end.
+type Lazy interface{ Lazy() }
+
+// Mishap marks an own event that need not ever happen, such as the end of a client: nothing may depend on it, as on no other fault.
+type Mishap interface{ Mishap() }
 
 // ID is the place of an actor in System.Actors.
 type ID int
@@ -40,10 +51,12 @@ func (d Durable) String() string { return "durable: " + d.Record.String() }
 // Effect is what an actor does: Send or Append. A timer is no effect here: what may happen by itself is what Actor.Own lists.
 type Effect interface{ effect() }
 
-// Send puts a message into the network. A message that is in flight already is not sent twice.
+// Send puts a message into the network, which holds it once. Confirm: only an incarnation that leads still sends it, because it asks a
+// quorum first.
 type Send struct {
-	To   ID
-	Body Body
+	To      ID
+	Body    Body
+	Confirm bool
 }
 
 // Append asks for a record to become durable, after all that were appended before. The actor gets a Durable event when it is, unless it
@@ -81,10 +94,17 @@ type System struct {
 	Always func(v View) error
 	// Step must hold between a state and the one after it, such as that a number never goes back. May be nil.
 	Step func(before, after View) error
-	// Ended says that everything that was begun has ended. From every state there must be a way to such a state without further faults.
+	// Ended says that everything that was begun has ended. From every state there must be a way to such a state without further faults
+	// and without any message that was sent before.
 	Ended func(v View) bool
 	// Rest must hold in every state in which Ended is true. May be nil.
 	Rest func(v View) error
+	// Spent says that a message can do nothing any more in this state nor in any later one; the network forgets it. Fewer states are the
+	// only gain, a wrong answer hides faults. May be nil.
+	Spent func(v View, m Message) bool
+	// Digest sums up one actor for the invariants: worked out once per distinct actor state and log, where invariants are asked about
+	// every state. May be nil.
+	Digest func(id ID, log, pending []Record, l Local) any
 }
 
 // View is one state of a System, valid during the call that it is given to.
@@ -99,6 +119,8 @@ type View interface {
 	Deposed(ID) Local
 	// Term counts the incarnations of the actor, from 1.
 	Term(ID) int
+	// Digest is what System.Digest said of the actor.
+	Digest(ID) any
 	// Flying says whether some message that fits is in flight.
 	Flying(fits func(Message) bool) bool
 }
