@@ -225,6 +225,19 @@ func (k *kafka) Replicas(ctx context.Context, topic string) (map[int32][]int32, 
 	return out, nil
 }
 
+// InSync names the nodes that hold each partition and are in sync with its leader.
+func (k *kafka) InSync(ctx context.Context, topic string) (map[int32][]int32, error) {
+	t, err := k.topic(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int32][]int32{}
+	for p, d := range t.Partitions {
+		out[p] = d.ISR
+	}
+	return out, nil
+}
+
 func (k *kafka) topic(ctx context.Context, name string) (kadm.TopicDetail, error) {
 	m, err := k.admin.Metadata(ctx, name)
 	if err != nil {

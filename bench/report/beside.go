@@ -210,12 +210,23 @@ func goalOf(r *result.Run, metric string, x, y result.Cell) (goal, outcome strin
 var outcomeWords = map[string]string{"met": "✓ met", "missed": "✗ missed", "undecided": "? undecided"}
 
 func copiesIn(r *result.Run, c result.Cell) string {
+	fewest, most := -1, -1
 	for _, t := range recorded(r, c.ID) {
 		if n := t.Usage.CopiesAtAck; n >= 0 {
-			return fmt.Sprintf("%d of %d", n, r.Manifest.SystemOf(c).ReplicationFactor)
+			most = max(most, n)
+			if fewest < 0 || n < fewest {
+				fewest = n
+			}
 		}
 	}
-	return "not known"
+	switch of := r.Manifest.SystemOf(c).ReplicationFactor; {
+	case fewest < 0:
+		return "not known"
+	case fewest < most:
+		return fmt.Sprintf("%d to %d of %d", fewest, most, of)
+	default:
+		return fmt.Sprintf("%d of %d", fewest, of)
+	}
 }
 
 // valueBounds is a table's cell as the page shows it: the bounds below the value.

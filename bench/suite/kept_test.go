@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"gopherlog/bench/check"
+	"gopherlog/bench/load"
 	"gopherlog/bench/scenario"
 	"gopherlog/bench/target"
 )
@@ -193,3 +195,27 @@ type notes struct {
 }
 
 func (n *notes) Note(s string) { n.text = append(n.text, s) }
+
+// synced is a driver that knows which replicas are in sync.
+type synced struct {
+	load.Driver
+	parts map[int32][]int32
+}
+
+func (s synced) InSync(context.Context, string) (map[int32][]int32, error) { return s.parts, nil }
+
+func TestCopiesInKafkaAreTheReplicasThatWereInSync(t *testing.T) {
+	tr := &oneTrial{run: &run{}, driver: synced{parts: map[int32][]int32{0: {1, 2, 3}, 1: {1, 3}}}, outcome: &load.Outcome{Settings: []load.Setting{{Key: "acks", Value: "all"}}}}
+	tr.cell.Target.System, tr.cell.Target.ReplicationFactor = "kafka", 3
+	if got := tr.copies(); got != 3 {
+		t.Errorf("%d copies where nobody was asked, want 3", got)
+	}
+	tr.insync = tr.fewestInSync(t.Context(), load.Plan{Topics: []load.TopicSpec{{Name: "load"}}})
+	if got := tr.copies(); got != 2 {
+		t.Errorf("%d copies, want the 2 of the partition that lags", got)
+	}
+	tr.cell.Target.System = "gopherlog"
+	if got := tr.fewestInSync(t.Context(), load.Plan{}); got != 0 {
+		t.Errorf("GopherLog, where a majority acknowledges, was asked: %d", got)
+	}
+}

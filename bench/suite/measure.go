@@ -128,10 +128,38 @@ func (t *oneTrial) copies() int {
 		case t.cell.Target.System == "gopherlog":
 			return max(t.cell.Target.ReplicationFactor/2+1, t.cell.Target.MinInsyncReplicas)
 		case t.cell.Target.System == "kafka": // the leader waits for every replica that is in sync
+			if t.insync > 0 {
+				return t.insync
+			}
 			return t.cell.Target.ReplicationFactor
 		}
 	}
 	return -1
+}
+
+// fewestInSync asks Kafka how many replicas each partition's leader waited for, at
+// the end of the load: one that fell behind leaves the set after half a minute.
+func (t *oneTrial) fewestInSync(ctx context.Context, plan load.Plan) int {
+	d, ok := t.driver.(interface {
+		InSync(ctx context.Context, topic string) (map[int32][]int32, error)
+	})
+	if !ok || t.cell.Target.System != "kafka" {
+		return 0
+	}
+	fewest := 0
+	for _, topic := range plan.Topics {
+		parts, err := d.InSync(ctx, topic.Name)
+		if err != nil {
+			t.Progress.Note("the replicas in sync could not be read: " + err.Error())
+			return 0
+		}
+		for _, nodes := range parts {
+			if n := len(nodes); fewest == 0 || n < fewest {
+				fewest = n
+			}
+		}
+	}
+	return fewest
 }
 
 // between interpolates a node's counters to a span.

@@ -89,6 +89,7 @@ type oneTrial struct {
 	leaders []result.LeaderChange
 	samples []target.Sample
 	probed  []load.Outage
+	insync  int // the fewest replicas in sync of any partition after the load; 0: not asked
 }
 
 func (t *oneTrial) execute(ctx context.Context, seed int64) error {
@@ -118,6 +119,7 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
+	t.insync = t.fewestInSync(ctx, plan)
 	t.describe(plan) // asks the system for its topic settings: before the topics go
 	if err := t.judge(); err != nil {
 		return err
