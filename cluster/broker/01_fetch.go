@@ -1,7 +1,8 @@
 package broker
 
 import (
-	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,16 +24,45 @@ var fetchAPI = api{
 	},
 }
 
-// fetchCall is a fetch request until it is answered.
+// fetchCall is a fetch request until its answer has left; then its memory serves another one.
 type fetchCall struct {
 	b       *Broker
 	api     *api
 	req     *wire.Request
-	msg     kmsg.FetchRequest
+	msg     kmsg.FetchRequest // its strings alias the request's buffer
 	started time.Time
 	parts   []fetchPart
 	bytes   int
 	failed  bool // some partition has an error or left the leader's log: answer at once
+	out     fetchEncoder
+	done    func() // over, bound once
+}
+
+// maxKeptParts is the largest request whose memory is kept for the next one.
+const maxKeptParts = 64
+
+func (b *Broker) newFetch(a *api, r *wire.Request) *fetchCall {
+	f, ok := b.fetches.Get().(*fetchCall)
+	if !ok {
+		f = &fetchCall{b: b}
+		f.done = f.over
+	}
+	f.api, f.req, f.started, f.bytes, f.failed = a, r, b.cfg.Now(), 0, false
+	return f
+}
+
+// over is called when nobody needs what was read any more.
+func (f *fetchCall) over() {
+	for i := range f.parts {
+		f.drop(&f.parts[i])
+	}
+	if f.b == nil || cap(f.parts) > maxKeptParts || cap(f.msg.Topics) > maxKeptParts {
+		return
+	}
+	clear(f.parts)
+	clear(f.msg.Topics)
+	f.req, f.parts, f.msg.Topics = nil, f.parts[:0], f.msg.Topics[:0]
+	f.b.fetches.Put(f)
 }
 
 // fetchPart is one partition of the request and what was found there.
@@ -45,9 +75,10 @@ type fetchPart struct {
 }
 
 func serveFetch(b *Broker, a *api, r *wire.Request) {
-	f := &fetchCall{b: b, api: a, req: r, started: b.cfg.Now()}
-	if err := decode(&f.msg, r); err != nil {
-		b.drop(a, r, err)
+	f := b.newFetch(a, r)
+	f.msg.SetVersion(r.Version)
+	if err := f.msg.UnsafeReadFrom(r.Body); err != nil {
+		b.drop(a, r, fmt.Errorf("%w: body: %w", wire.ErrFrame, err))
 		return
 	}
 	if f.msg.SessionID != 0 {
@@ -81,7 +112,7 @@ func (f *fetchCall) resolve() {
 	for i := range f.msg.Topics {
 		n += len(f.msg.Topics[i].Partitions)
 	}
-	f.parts = make([]fetchPart, 0, n)
+	f.parts = slices.Grow(f.parts[:0], n)
 	image := f.b.cfg.Meta.Image()
 	for i := range f.msg.Topics {
 		t := &f.msg.Topics[i]
@@ -125,31 +156,36 @@ func (f *fetchCall) satisfied() bool {
 	return f.failed || len(f.parts) == 0 || f.bytes > 0 && f.bytes >= int(f.msg.MinBytes) || f.msg.MinBytes <= 0
 }
 
-// park waits in a goroutine of its own until the fetch is satisfied or its time is up, and answers. It reads again only
-// what moved.
-func (f *fetchCall) park(ctx context.Context, stop <-chan struct{}) {
-	w := partition.NewWaiter()
-	defer f.unpark(w)
-	timer := time.NewTimer(f.wait())
-	defer timer.Stop()
-	for {
-		if f.catchUp(w) {
-			f.reply()
-			return
-		}
-		select {
-		case <-w.C:
-			f.reread()
-			continue
-		case <-timer.C:
-			f.reply()
-		case <-stop:
-			f.reply()
-		case <-ctx.Done():
-			f.abandon()
-		}
-		return
+// park waits until the fetch is satisfied or its time is up, and answers. It reads again only what moved. f belongs to its
+// answer afterwards.
+func (f *fetchCall) park(k *parker, stop <-chan struct{}) {
+	k.timer.Reset(f.wait())
+	gone := f.await(k, stop)
+	k.timer.Stop()
+	f.unpark(k.waiter)
+	if gone {
+		f.abandon()
+	} else {
+		f.reply()
 	}
+}
+
+// await returns when the fetch is to be answered, or its connection is gone.
+func (f *fetchCall) await(k *parker, stop <-chan struct{}) (gone bool) {
+	end := f.req.Conn.Context().Done()
+	for !f.catchUp(k.waiter) {
+		select {
+		case <-k.waiter.C:
+			f.reread()
+		case <-k.timer.C:
+			return false
+		case <-stop:
+			return false
+		case <-end:
+			return true
+		}
+	}
+	return false
 }
 
 // catchUp parks the fetch on every partition; what moved in between is read. It reports that the fetch is satisfied.
@@ -200,16 +236,14 @@ func (f *fetchCall) unpark(w *partition.Waiter) {
 
 // abandon ends a fetch whose connection is gone.
 func (f *fetchCall) abandon() {
-	for i := range f.parts {
-		f.drop(&f.parts[i])
-	}
 	f.req.ReplyNone()
+	f.over()
 }
 
-// reply sends what was read. The slices are given back when the last byte has left.
+// reply sends what was read. f is given back when the last byte has left, so nothing of it is touched behind the answer.
 func (f *fetchCall) reply() {
-	resp := encodeFetch(f)
-	f.b.metrics.bytesOut.Add(float64(f.bytes))
-	f.req.ReplyWait(resp)
-	f.b.observe(f.api, f.started)
+	b, a, started := f.b, f.api, f.started
+	b.metrics.bytesOut.Add(float64(f.bytes))
+	f.req.ReplyWait(encodeFetch(f))
+	b.observe(a, started)
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -149,6 +150,7 @@ type Broker struct {
 	metrics *metrics
 	apis    [maxKey + 1]*api
 	parked  parked
+	fetches sync.Pool // of *fetchCall
 }
 
 // New checks the configuration and prepares a broker; it answers nothing before Start.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"gopherlog/engine/log"
 	"gopherlog/engine/wire"
@@ -28,12 +29,24 @@ type fetchEncoder struct {
 	from     int // start in b of the bytes that are in no piece yet
 }
 
-// encodeFetch turns what a fetch has read into pieces. The response owns the slices from then on.
+// reset makes room for another answer; what a large one needed is left to the garbage collector.
+func (e *fetchEncoder) reset(version int16) {
+	if cap(e.b) > maxKeptAnswer || cap(e.pieces) > 2*maxKeptParts {
+		*e = fetchEncoder{}
+	}
+	clear(e.pieces[:cap(e.pieces)])
+	e.b, e.pieces, e.from, e.flexible = e.b[:0], e.pieces[:0], 0, version >= fetchIsFlexible
+}
+
+// maxKeptAnswer is the largest answer, without its records, whose memory is kept for the next one.
+const maxKeptAnswer = 16 << 10
+
+// encodeFetch turns what a fetch has read into pieces, which lie in f until the response's Release.
 func encodeFetch(f *fetchCall) wire.Response {
 	version := f.req.Version
-	e := fetchEncoder{flexible: version >= fetchIsFlexible}
-	e.b = make([]byte, 0, 64+80*len(f.parts)+32*len(f.msg.Topics))
-	e.pieces = make([]wire.Piece, 0, 2*len(f.parts)+1)
+	e := &f.out
+	e.reset(version)
+	e.b = slices.Grow(e.b, 64+80*len(f.parts)+32*len(f.msg.Topics))
 	e.int32(0) // throttle
 	if version >= fetchHasSession {
 		e.int16(codeNone)
@@ -53,14 +66,7 @@ func encodeFetch(f *fetchCall) wire.Response {
 	}
 	e.tags()
 	e.cut()
-	parts := f.parts
-	return wire.Response{Pieces: e.pieces, Release: func() {
-		for i := range parts {
-			if s := parts[i].res.Slice; s != nil {
-				s.Release()
-			}
-		}
-	}}
+	return wire.Response{Pieces: e.pieces, Release: f.done}
 }
 
 func (e *fetchEncoder) partition(p *fetchPart, version int16, isolation int8) {

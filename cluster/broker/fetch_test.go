@@ -353,6 +353,7 @@ func TestFetchEncoderEqualsTheGeneratedOne(t *testing.T) {
 
 func randomFetch(t *testing.T, rng *rand.Rand, l *log.Log, version int16) (*fetchCall, *kmsg.FetchResponse) {
 	f := &fetchCall{req: &wire.Request{Key: 1, Version: version}, msg: kmsg.NewFetchRequest()}
+	f.done = f.over
 	f.msg.IsolationLevel = int8(rng.IntN(2))
 	want := kmsg.NewPtrFetchResponse()
 	want.Version = version
@@ -437,5 +438,46 @@ func TestFetchOfALargeAnswerIsWhatIsStored(t *testing.T) {
 	req.Topics[0].Partitions[0].PartitionMaxBytes = 64 << 20
 	if got := c.fetch(req)[0].RecordBatches; !bytes.Equal(got, all) || len(got) < 40*32<<10 {
 		t.Fatalf("%d bytes fetched, %d stored", len(got), len(all))
+	}
+}
+
+// TestAnswerUnderWayKeepsItsMemory reads an answer only after many later fetches were answered: none may have been given the
+// memory that the first one is still sent from.
+func TestAnswerUnderWayKeepsItsMemory(t *testing.T) {
+	w := newWorld(t)
+	w.create("large", 1)
+	w.create("small", 3)
+	w.fill("small", 0, 1, 2, 3)
+	c := w.dial()
+	value := string(bytes.Repeat([]byte("0123456789abcdef"), 32<<10))
+	for range 24 {
+		c.produce(produce(9, -1, "large", 0, batch(value)))
+	}
+	req := fetch(12, "large", 0)
+	req.MaxBytes, req.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
+	c.send(req)
+	other := w.dial()
+	for i := range 300 {
+		if i%10 == 0 {
+			parked := fetch(12, "small", 0)
+			parked.Topics[0].Partitions[0].FetchOffset, parked.MaxWaitMillis = w.part("small", 0).EndOffset(), 1
+			other.fetch(parked)
+		}
+		if out := other.fetch(fetch(12, "small", 0, 0, 0)); len(out) != 3 || len(out[0].RecordBatches) == 0 {
+			t.Fatalf("fetch %d: %+v", i, out)
+		}
+	}
+	want, err := w.part("large", 0).Read(partition.ReadRequest{MaxBytes: 64 << 20, CurrentEpoch: -1, LastFetchedEpoch: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Slice.Release()
+	all, err := want.Slice.ReadAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.receive(req).(*kmsg.FetchResponse).Topics[0]
+	if got.Topic != "large" || !bytes.Equal(got.Partitions[0].RecordBatches, all) {
+		t.Fatalf("topic %q, %d bytes fetched, %d stored", got.Topic, len(got.Partitions[0].RecordBatches), len(all))
 	}
 }

@@ -3,10 +3,17 @@ package broker
 import (
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"gopherlog/cluster/partition"
 )
 
+// idleParkers is how many goroutines wait for the next fetch to park. A goroutine that has parked one before has the stack, the
+// timer and the waiter that the next one needs.
+const idleParkers = 64
+
 // parked keeps the goroutines of parked fetches, one for each: at most the number of unanswered requests of all
-// connections.
+// connections, and idleParkers.
 type parked struct {
 	count atomic.Int64
 	wg    sync.WaitGroup
@@ -14,6 +21,14 @@ type parked struct {
 	mu     sync.Mutex
 	halted bool
 	quit   chan struct{} // made by the first fetch, closed by stop
+	idle   []*parker     // the last one was busy last
+}
+
+// parker is a goroutine that parks one fetch after the other.
+type parker struct {
+	calls  chan *fetchCall // capacity 1; filled only while the parker is idle
+	waiter *partition.Waiter
+	timer  *time.Timer
 }
 
 // start parks f in a goroutine; false after stop.
@@ -26,13 +41,48 @@ func (p *parked) start(f *fetchCall) bool {
 	if p.quit == nil {
 		p.quit = make(chan struct{})
 	}
-	p.wg.Add(1)
 	p.count.Add(1)
-	go func() {
-		defer p.wg.Done()
-		defer p.count.Add(-1)
-		f.park(f.req.Conn.Context(), p.quit)
-	}()
+	if n := len(p.idle); n > 0 {
+		k := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		k.calls <- f
+		return true
+	}
+	k := &parker{calls: make(chan *fetchCall, 1), waiter: partition.NewWaiter(), timer: time.NewTimer(time.Hour)}
+	p.wg.Add(1)
+	go p.run(k, f)
+	return true
+}
+
+func (p *parked) run(k *parker, f *fetchCall) {
+	defer p.wg.Done()
+	defer k.timer.Stop()
+	for f != nil {
+		f.park(k, p.quit)
+		p.count.Add(-1)
+		if !p.rest(k) {
+			return
+		}
+		select {
+		case f = <-k.calls:
+		case <-p.quit:
+			select {
+			case f = <-k.calls: // was parked before stop
+			default:
+				f = nil
+			}
+		}
+	}
+}
+
+// rest lets k wait for another fetch, unless enough do.
+func (p *parked) rest(k *parker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.halted || len(p.idle) >= idleParkers {
+		return false
+	}
+	p.idle = append(p.idle, k)
 	return true
 }
 
