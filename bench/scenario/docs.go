@@ -30,7 +30,8 @@ Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` +
 < <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
 
 A line is *met*, *missed* or *undecided*. It is undecided where a cell has no sound trial to read it from, and a ratio also where the limit lies
-between its centre and an end of its interval. Undecided is not a pass: what was asked got no answer, and the exit code is 3. More repeats or a
+within its interval or fewer than three blocks measured it. Where other keys are swept too, a ratio is decided for each combination of them by itself,
+and the worst outcome is the line's. Undecided is not a pass: what was asked got no answer, and the exit code is 3. More repeats or a
 quieter machine decide it. A line that ends in ` + "`or undecided`" + ` asks only that nothing speak against it: it fails the run when it is missed, and
 otherwise lets it pass as long as some trial is sound. The report shows it as undecided either way.
 
