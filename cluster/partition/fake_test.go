@@ -66,6 +66,8 @@ func servers(n int) []rpc.ServerID {
 	return out
 }
 
+func (g *fakeGroup) Prompt() bool { return g.gate == nil }
+
 func (g *fakeGroup) ProposeBatch(ps []*replica.Proposal) error {
 	if g.gate != nil {
 		g.enter <- struct{}{}

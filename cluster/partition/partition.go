@@ -23,6 +23,7 @@ import (
 // group is what a partition needs of its Raft group: *replica.Group, or a fake in tests.
 type group interface {
 	ProposeBatch(ps []*replica.Proposal) error
+	Prompt() bool
 	Status() replica.Status
 	InSync(now time.Time) []rpc.ServerID
 	Voters() []rpc.ServerID
@@ -82,11 +83,12 @@ type Partition struct {
 
 	leadMu sync.Mutex // orders changes of lead
 	lead   atomic.Pointer[leadership]
-	closed bool // by leadMu
+	closed bool        // by leadMu
+	ailing atomic.Bool // its failure has been told
 	wg     sync.WaitGroup
 
 	waitMu  sync.Mutex // guards waiters
-	waiters map[*Waiter]struct{}
+	waiters []*Waiter
 	parked  atomic.Int32 // len(waiters), read without the lock
 
 	marks offsetMarks
@@ -163,7 +165,10 @@ func (p *Partition) watch() { p.group.Watch(p.onStatus) }
 
 // onStatus follows the group's leadership: the group calls it after the barrier, at a loss, and from its reconcile. It does
 // not block. Calls may overlap and come late, so it looks at the state as it is now.
-func (p *Partition) onStatus(replica.Status) {
+func (p *Partition) onStatus(st replica.Status) {
+	if st.Failed != nil && !p.ailing.Swap(true) {
+		p.logger.Error("replica is out of service", "partition", p.label, "error", st.Failed)
+	}
 	if p.switchLead() {
 		p.wake()
 		p.changed(p)

@@ -1,0 +1,58 @@
+package partition
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestALoneBatchIsProposedByItsSender(t *testing.T) {
+	h := open(t, manual)
+	for i := range inlineFlying {
+		h.Append(&AppendRequest{Batch: plain(1), Acks: AcksAll, Done: func(AppendResult) {}})
+		h.g.mu.Lock()
+		pending := len(h.g.pending)
+		h.g.mu.Unlock()
+		if pending != i+1 {
+			t.Fatalf("%d batches are proposed when Append %d returns", pending, i+1)
+		}
+	}
+	// From here on the group might make its sender wait.
+	h.send(plain(1), AcksAll)
+	h.proposed(t, inlineFlying+1)
+	h.g.commit(-1)
+}
+
+// TestProposersTakeTurns appends from many goroutines at once: every batch is proposed once, and none stays in the queue when its
+// sender finds the turn taken.
+func TestProposersTakeTurns(t *testing.T) {
+	h := open(t)
+	const senders, each = 8, 150
+	var mu sync.Mutex
+	taken := map[int64]bool{}
+	var wg sync.WaitGroup
+	for range senders {
+		wg.Go(func() {
+			for range each {
+				done := make(chan AppendResult, 1)
+				h.Append(&AppendRequest{Batch: plain(1), Acks: AcksAll, Done: func(r AppendResult) { done <- r }})
+				select {
+				case r := <-done:
+					mu.Lock()
+					if r.Err != nil || taken[r.BaseOffset] {
+						t.Errorf("%+v", r)
+					}
+					taken[r.BaseOffset] = true
+					mu.Unlock()
+				case <-time.After(20 * time.Second):
+					t.Error("a batch was left in the queue")
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if end := h.EndOffset(); end != senders*each {
+		t.Errorf("log end %d, want %d", end, senders*each)
+	}
+}
