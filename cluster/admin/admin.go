@@ -31,6 +31,8 @@ type Config struct {
 	Listener net.Listener
 	// Ready returns the reasons why this node should get no traffic; none means ready. nil: always ready.
 	Ready func() []string
+	// Degraded returns what is out of order on a node that may still get traffic; nil: nothing ever is.
+	Degraded func() []string
 	// Gatherer of /metrics; nil: the page is absent.
 	Gatherer prometheus.Gatherer
 	// Status is shown as JSON by GET /status; nil: the page is absent.
@@ -54,7 +56,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", readyz(cfg.Ready))
+	mux.HandleFunc("GET /readyz", readyz(cfg.Ready, cfg.Degraded))
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError}))
 	}
@@ -109,8 +111,8 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// readyz answers 200 or 503 and lists the reasons.
-func readyz(ready func() []string) http.HandlerFunc {
+// readyz answers 200 or 503 and lists the reasons, and what is out of order either way.
+func readyz(ready, degraded func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		reasons := []string{}
 		if ready != nil {
@@ -120,7 +122,13 @@ func readyz(ready func() []string) http.HandlerFunc {
 		if len(reasons) > 0 {
 			status = http.StatusServiceUnavailable
 		}
-		writeJSON(w, status, map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
+		answer := map[string]any{"ready": len(reasons) == 0, "reasons": reasons}
+		if degraded != nil {
+			if what := degraded(); len(what) > 0 {
+				answer["degraded"] = what
+			}
+		}
+		writeJSON(w, status, answer)
 	}
 }
 

@@ -86,8 +86,18 @@ func TestNotReadyNodeIsAliveAndSaysWhyItIsNotReady(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 503 || got.Ready || !slices.Equal(got.Reasons, reasons) {
 		t.Errorf("/readyz: %d %s %v", code, body, err)
 	}
+	if strings.Contains(body, "degraded") {
+		t.Errorf("/readyz: %s", body)
+	}
 	reasons = nil
 	if code, body := get(t, url+"/readyz"); code != 200 || !strings.Contains(body, `"reasons":[]`) {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+}
+
+func TestReadyNodeSaysWhatIsOutOfOrder(t *testing.T) {
+	url := start(t, admin.New(admin.Config{Listener: listen(t, "127.0.0.1:0"), Degraded: func() []string { return []string{"replica orders-3 is out of service: damaged"} }}))
+	if code, body := get(t, url+"/readyz"); code != 200 || !strings.Contains(body, `"degraded":["replica orders-3 is out of service: damaged"]`) {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 }

@@ -24,6 +24,7 @@ type publisher struct {
 	mu      sync.Mutex
 	pending map[rpc.GroupID]LeaderUpdate
 	wake    chan struct{}
+	held    bool // the last attempt failed; publish's
 }
 
 func newPublisher() *publisher {
@@ -100,8 +101,12 @@ func (c *Controller) sendLeaders(batch []*metapb.LeaderUpdate) error {
 	ctx, cancel := context.WithTimeout(c.ctx, submitTimeout)
 	defer cancel()
 	_, err := c.submit(ctx, &metapb.Command{Op: &metapb.Command_PublishLeaders{PublishLeaders: &metapb.PublishLeaders{Updates: batch}}}, false)
-	if err != nil && c.ctx.Err() == nil {
+	switch held := c.news.held; {
+	case err == nil && held:
+		c.log.Info("leaders are published again")
+	case err != nil && !held && c.ctx.Err() == nil: // and not with every attempt
 		c.log.Warn("leaders not published yet", "partitions", len(batch), "error", err)
 	}
+	c.news.held = err != nil
 	return err
 }

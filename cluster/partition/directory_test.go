@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -163,3 +164,42 @@ func TestMetadataOfAnotherVersionIsRefusedAsAVersion(t *testing.T) {
 		}
 	}
 }
+
+// What an older topic of the same name left must be gone before the name is used: its files would be read as the new one's.
+func TestADirectoryThatCannotBeSetAsideIsNotTakenOver(t *testing.T) {
+	m, fs := onDisk(t)
+	old, fresh := slotKey{topicID(1), 0}, slotKey{topicID(2), 0}
+	dir := m.dir("orders", 0)
+	if _, err := m.prepare(dir, old, true); err != nil {
+		t.Fatal(err)
+	}
+	refusal := errors.New("disk says no")
+	var lines counting
+	m.logger = slog.New(slog.NewTextHandler(&lines, nil))
+	m.cfg.FS = vfs.NewFault(fs, func(c vfs.Call) error {
+		if c.Op == vfs.OpRename {
+			return refusal
+		}
+		return nil
+	})
+	for range 3 {
+		if _, err := m.prepare(dir, fresh, true); !errors.Is(err, refusal) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if id, err := readMetadata(fs, dir); err != nil || id != old.id {
+		t.Fatalf("the directory belongs to %x now (%v)", id, err)
+	}
+	if lines != 1 {
+		t.Errorf("%d lines in the log about one trouble", lines)
+	}
+	m.cfg.FS = fs
+	if _, err := m.prepare(dir, fresh, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counting counts log lines.
+type counting int
+
+func (c *counting) Write(b []byte) (int, error) { *c++; return len(b), nil }

@@ -164,9 +164,13 @@ func (m *Manager) reconcileMembers(p *Partition) {
 	case promoteMember:
 		err = p.group.AddVoter(ctx, change.id)
 	}
-	if err != nil && !errors.Is(err, replica.ErrNotLeader) {
+	if errors.Is(err, replica.ErrNotLeader) {
+		return
+	}
+	switch news := m.troubles.news("members "+p.label, err); {
+	case news && err != nil:
 		m.logger.Warn("change membership", "partition", p.label, "server", change.id, "error", err)
-	} else if err == nil {
+	case err == nil:
 		m.logger.Info("membership changed", "partition", p.label, "server", change.id, "change", change.kind)
 	}
 }

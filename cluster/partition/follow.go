@@ -115,9 +115,10 @@ func (m *Manager) unname(s *slot) {
 
 func (m *Manager) remove(s *slot) {
 	dir := m.dir(s.topic.Name, s.key.number)
+	m.troubles.news("open "+dirName(s.topic.Name, s.key.number), nil) // nobody waits for it any more
 	if s.p == nil {
 		if id, err := readMetadata(m.cfg.FS, dir); err == nil && id == s.key.id {
-			m.discard(dir, s.key)
+			_ = m.discard(dir, s.key) // told; sweep tries again at the next start
 		}
 		return
 	}
@@ -126,11 +127,12 @@ func (m *Manager) remove(s *slot) {
 	if err := m.closePartition(ctx, s.p); err != nil {
 		m.logger.Warn("close a deleted partition", "partition", s.p.label, "error", err)
 	}
-	m.discard(dir, s.key)
+	_ = m.discard(dir, s.key)
 }
 
-// discard makes a directory and everything kept for its group go away, in an order that survives a crash at each step.
-func (m *Manager) discard(dir string, key slotKey) {
+// discard makes a directory and everything kept for its group go away, in an order that survives a crash at each step. It tells of a
+// failure once; the caller decides what that means.
+func (m *Manager) discard(dir string, key slotKey) error {
 	aside, err := setAside(m.cfg.FS, dir, key.id)
 	if err == nil {
 		err = replica.Forget(m.cfg.KV, groupID(key))
@@ -138,11 +140,14 @@ func (m *Manager) discard(dir string, key slotKey) {
 	if err == nil {
 		err = m.cfg.FS.RemoveAll(aside)
 	}
-	if err != nil {
-		m.logger.Warn("remove a deleted partition", "directory", dir, "error", err)
-		return
+	if news := m.troubles.news("discard "+dir, err); err != nil {
+		if news {
+			m.logger.Warn("remove a deleted partition", "directory", dir, "error", err)
+		}
+		return fmt.Errorf("remove what an older topic of that name left in %s: %w", dir, err)
 	}
 	m.logger.Info("partition removed", "directory", dir)
+	return nil
 }
 
 // sweep runs once, when the image is current: directories of topics that it does not know go.
@@ -171,7 +176,7 @@ func (m *Manager) sweepOne(img *meta.Image, dir, name string) {
 	if pi := img.Partition(id, number); ok && pi != nil && pi.Server(m.node) == m.cfg.Self {
 		return
 	}
-	m.discard(dir, slotKey{id, number})
+	_ = m.discard(dir, slotKey{id, number})
 }
 
 func numberOf(name string) (int32, bool) {
@@ -263,8 +268,12 @@ func (m *Manager) openJob(j job, ready bool) {
 		return
 	}
 	s := &slot{key: slotKey{j.topic.ID, j.number}, topic: j.topic, p: p, err: err}
-	if err != nil {
-		m.logger.Error("replica is out of service", "partition", dirName(j.topic.Name, j.number), "error", err)
+	label := dirName(j.topic.Name, j.number)
+	switch news := m.troubles.news("open "+label, err); {
+	case news && err != nil: // and not each time it is tried again
+		m.logger.Error("replica is out of service", "partition", label, "error", err)
+	case news:
+		m.logger.Info("replica is in service again", "partition", label)
 	}
 	m.mu.Lock()
 	m.slots[s.key] = s
@@ -359,7 +368,9 @@ func (m *Manager) prepare(dir string, key slotKey, ready bool) (fresh bool, err 
 		case !ready:
 			return false, errNotYet
 		case err == nil:
-			m.discard(dir, slotKey{id, key.number})
+			if err := m.discard(dir, slotKey{id, key.number}); err != nil {
+				return false, err
+			}
 		case errors.Is(err, errNoMetadata):
 			if empty, e := isEmptyDir(fs, dir); e != nil || !empty {
 				return false, errors.Join(fmt.Errorf("%s holds files: %w", dir, err), e)

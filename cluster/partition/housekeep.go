@@ -63,7 +63,8 @@ func (m *Manager) tidy(p *Partition) {
 }
 
 func (m *Manager) trimFiles(p *Partition) {
-	if err := p.trimFiles(); err != nil {
+	err := p.trimFiles()
+	if m.troubles.news("trim "+p.label, err) && err != nil {
 		m.logger.Warn("remove segments below the log start", "partition", p.label, "error", err)
 	}
 }

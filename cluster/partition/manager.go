@@ -40,6 +40,7 @@ type Manager struct {
 	dirty    dirtySet // leadership changed
 	untidy   dirtySet // log start moved
 	overfull dirtySet // more is kept than retention.bytes asks for
+	troubles troubles
 	stop     chan struct{}
 	ctx      context.Context
 	cancel   context.CancelFunc

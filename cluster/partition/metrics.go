@@ -63,11 +63,13 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	var leading, parked int
-	all := c.m.All()
-	for _, p := range all {
-		if p.lead.Load() != nil {
+	var leading, following, parked int
+	for _, p := range c.m.All() {
+		switch {
+		case p.lead.Load() != nil:
 			leading++
+		case p.group.Status().Failed == nil:
+			following++
 		}
 		parked += int(p.parked.Load())
 		p.collect(ch)
@@ -76,7 +78,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(descReplicas, float64(leading), "leading")
-	gauge(descReplicas, float64(len(all)-leading), "following")
+	gauge(descReplicas, float64(following), "following")
 	gauge(descReplicas, float64(len(c.m.Failed())), "failed")
 	gauge(descBudget, float64(c.m.BudgetUsed()))
 	gauge(descWaiters, float64(parked))

@@ -35,8 +35,12 @@ func (g *Group) housekeep() {
 		if err == nil && copyDue {
 			err = g.Checkpoint()
 		}
-		if err != nil {
+		if unsaved := g.unsaved; err == nil {
+			g.unsaved = false
+		} else if g.unsaved = true; !unsaved { // tried again with every segment and checkpoint
 			g.logger.Error("cannot write snapshot of partition", "group", g.id, "error", err)
+		}
+		if err != nil {
 			if cause := g.log.Failed(); cause != nil {
 				g.fail(cause)
 			}

@@ -55,6 +55,9 @@ type ControlConfig struct {
 	// OnLeader is told when the known leader or this node's part changed:
 	// self means that it leads and serves. It must not block.
 	OnLeader func(leader rpc.ServerID, self bool)
+	// OnFailed is told once when storage has failed under this replica: it takes part no more until it is opened again. nil: it is
+	// logged.
+	OnFailed func(error)
 }
 
 // Control is this node's replica of the control group: a small replicated
@@ -67,6 +70,8 @@ type Control struct {
 	snap *fileSnapshots
 
 	fsmMu sync.Mutex // around calls of the FSM
+
+	told bool // OnFailed was called; loop's
 
 	closing sync.Once
 	closed  error
@@ -130,6 +135,14 @@ func (c *Control) step(tick bool) {
 	if c.sealed.Load() && c.failure() == nil {
 		if err := c.reopen(); err != nil {
 			c.fail(err)
+		}
+	}
+	if err := c.failure(); err != nil && !c.told {
+		c.told = true
+		if c.cfg.OnFailed == nil {
+			c.logger.Error("the control group's replica is out of service", "error", err)
+		} else {
+			c.cfg.OnFailed(fmt.Errorf("the control group's replica cannot go on: %w", err))
 		}
 	}
 	c.reconcile(tick)

@@ -41,6 +41,7 @@ type core struct {
 	stall        stallWatch
 
 	own, done []*Proposal // scratch of raft's main and FSM goroutine
+	refused   bool        // the last append failed; raft's main goroutine's
 
 	wake chan struct{} // loop looks at the state
 	quit chan struct{}
@@ -146,6 +147,7 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 		err = write()
 	}
 	c.stall.end()
+	c.tellAppend(err)
 	if err != nil {
 		finish(c.unclaim(own), fmt.Errorf("%w: append failed: %w", ErrNotLeader, err))
 		return err
@@ -165,6 +167,17 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 		go c.awaitServing(logs[0].Term, logs[0].Index)
 	}
 	return nil
+}
+
+// tellAppend logs when appends begin to fail and when they work again: the leader tries until they do.
+func (c *core) tellAppend(err error) {
+	switch {
+	case err != nil && !c.refused:
+		c.logger.Warn("append failed and is tried again", "group", c.id, "error", err)
+	case err == nil && c.refused:
+		c.logger.Info("appends work again", "group", c.id)
+	}
+	c.refused = err != nil
 }
 
 // beginTerm opens the queue when the entry is the no-op with which this replica

@@ -29,6 +29,7 @@ type Group struct {
 	boot    bootRule
 
 	busy    atomic.Bool // housekeeping runs
+	unsaved bool        // its last run failed; who made busy true owns it
 	ticks   int         // since the last checkpoint; loop's
 	closing sync.Once
 	closed  error

@@ -95,6 +95,10 @@ func (l *groupLog) StoreLogs(logs []*raft.Log) error {
 	}
 	if cause := l.g.log.Failed(); cause != nil {
 		l.g.fail(cause) // never tried again
+	} else if errors.Is(err, log.ErrDivergent) {
+		// The leader's log and this one agree about the entry before, and not about what follows: one of them is not what it was. Sent
+		// again it would be the same.
+		l.g.fail(fmt.Errorf("the log is not the leader's although their entries before agree: %w", err))
 	}
 	return err
 }

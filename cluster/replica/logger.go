@@ -73,6 +73,8 @@ var expected = map[string]bool{
 	"failed to contact":                                          true,
 	"appendEntries rejected, sending older logs":                 true,
 	"failed to get log":                                          true, // of a deposed leader; damage is reported by the group
+	"failed to append to logs":                                   true, // reported by the group, when it begins and ends
+	"failed to commit logs":                                      true, // same
 	"failed to get previous log":                                 true,
 	"previous log term mis-match":                                true,
 	"peer has newer term, stopping replication":                  true,

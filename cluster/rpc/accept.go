@@ -11,22 +11,28 @@ import (
 const (
 	maxSniffing  = 256             // connections that have not said yet what they are
 	sniffTimeout = 5 * time.Second // in which they have to
+	acceptPause  = 500 * time.Millisecond
 )
 
 // accept takes connections from the one listener and splits them by their
 // first bytes.
 func (n *Node) accept() {
 	sniffing := make(chan struct{}, maxSniffing)
+	pause := firstPause
 	for {
 		conn, err := n.cfg.Listen.Accept()
 		if err != nil {
 			if n.isClosed() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			n.cfg.Logger.Warn("accept failed", "error", err)
-			time.Sleep(firstPause) // out of descriptors: others may free some
+			if pause == firstPause { // told when it begins, not with every attempt
+				n.cfg.Logger.Warn("cannot accept connections of other nodes", "error", err)
+			}
+			time.Sleep(pause) // out of descriptors: others may free some
+			pause = min(2*pause, acceptPause)
 			continue
 		}
+		pause = firstPause
 		if !n.track(conn) {
 			conn.Close()
 			return

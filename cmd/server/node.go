@@ -145,7 +145,7 @@ func (n *node) openAdmin() error {
 		return nil
 	}
 	s := admin.New(admin.Config{
-		Listener: n.adminListener, Ready: n.notReady, Gatherer: n.registry, Pprof: n.cfg.flags.Pprof,
+		Listener: n.adminListener, Ready: n.notReady, Degraded: n.degraded, Gatherer: n.registry, Pprof: n.cfg.flags.Pprof,
 		Status: n.status, Recover: n.recover, Logger: n.log,
 	})
 	s.Start()
@@ -210,6 +210,7 @@ func (n *node) openMeta() (err error) {
 		DefaultPartitions: n.cfg.node.partitions, DefaultReplicationFactor: n.cfg.node.replication, TopicDefaults: n.cfg.topics,
 		OpenControl: meta.OnReplica(replica.ControlConfig{
 			KV: n.data.kv, Node: n.net, FS: n.files, Dir: filepath.Join(n.data.path, "control"), Logger: n.log, Failpoints: n.points,
+			OnFailed: n.fail,
 		}),
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -41,6 +42,24 @@ func (n *node) status() any {
 		}
 	}
 	return s
+}
+
+// maxDegraded bounds what one answer of the admin port lists.
+const maxDegraded = 20
+
+// degraded lists replicas that are out of service; the others of this node serve.
+func (n *node) degraded() (what []string) {
+	if n.partitions == nil {
+		return nil
+	}
+	failed := n.partitions.Failed()
+	for _, dir := range slices.Sorted(maps.Keys(failed)) {
+		if len(what) == maxDegraded {
+			return append(what, fmt.Sprintf("and %d others", len(failed)-maxDegraded))
+		}
+		what = append(what, fmt.Sprintf("replica %s is out of service: %v", dir, failed[dir]))
+	}
+	return what
 }
 
 // recover lets the replicas vote again that may have lost data in a power loss, by the operator's decision.

@@ -114,8 +114,10 @@ func (s *Server) accept() {
 			if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
 				return
 			}
+			if pause == 0 { // told when it begins, not with every attempt
+				s.log.Warn("cannot accept connections", "error", err)
+			}
 			pause = min(max(2*pause, 5*time.Millisecond), maxAcceptPause)
-			s.log.Warn("cannot accept a connection", "error", err, "retry", pause)
 			select {
 			case <-time.After(pause):
 			case <-s.ctx.Done():
