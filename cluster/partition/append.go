@@ -96,7 +96,7 @@ type inflight struct {
 	req  *AppendRequest // nil for a control entry
 
 	batch    record.Batch
-	held     *wire.Buf // reference to give back when the batch is not proposed after all
+	held     *wire.Buf // the memory of batch, counted as the client's until the outcome; nil: the garbage collector's
 	charge   int64
 	producer int64     // id whose overlay entry this is; -1 none
 	earliest time.Time // not to be proposed before (sabotage only)
@@ -125,14 +125,6 @@ func (f *inflight) own(r *AppendRequest) record.Batch {
 	r.Buf.Retain()
 	f.held = r.Buf
 	return r.Batch
-}
-
-// proposed says that log, transport and FSM hold the bytes from now on: the memory is left to the garbage collector, and
-// the reference stays until the outcome, so that it counts against what the client may have in flight.
-func (f *inflight) proposed() {
-	if f.held != nil {
-		f.held.Detach()
-	}
 }
 
 // giveBack returns the charge and the reference to the buffer.

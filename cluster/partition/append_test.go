@@ -400,8 +400,7 @@ func TestProduceStopsBeforeTheDiskIsFull(t *testing.T) {
 	h.must(t, plain(1))
 }
 
-// Small batches leave their buffer at once; large ones keep it until the outcome, and then to the garbage collector: the
-// log's caches still read it.
+// Small batches leave their buffer at once; large ones keep it until the outcome, and whoever needs them longer holds it.
 func TestBatchesNeverLieInABufferThatIsUsedAgain(t *testing.T) {
 	for _, size := range []int{10, 100_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -137,11 +137,13 @@ func (l *leadership) ready(f *inflight) {
 		f.batch.SetBaseOffset(-1)
 		f.batch.SetLeaderEpoch(-1)
 		f.prop.Data = f.batch
+		if f.held != nil {
+			f.prop.Owner = f.held
+		}
 	}
 	if f.req != nil && f.req.Acks != AcksAll {
 		f.prop.Appended = f.onAppended
 	}
-	f.proposed()
 	l.props = append(l.props, &f.prop)
 }
 

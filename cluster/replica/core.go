@@ -137,6 +137,7 @@ func (c *core) store(logs []*raft.Log, write func() error, end func() int64) err
 	c.stall.begin()
 	own, lost := c.claim(logs, c.own[:0])
 	c.own = own
+	defer dropOwners(own)
 	finish(lost, ErrNotLeader)
 	leads := c.beginTerm(logs)
 	err := c.settle()

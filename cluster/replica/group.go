@@ -13,6 +13,7 @@ import (
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/kv"
 	"gopherlog/engine/log"
+	"gopherlog/engine/record"
 )
 
 // Group is one replica of one partition. All methods may be called from any
@@ -86,6 +87,8 @@ func (g *Group) attachNode() rpc.GroupTransport {
 		LeaderEnd:     g.onLeaderEnd,
 		Accepted:      g.onAccepted,
 		Matched:       g.onMatched,
+		Everywhere:    g.log.Replicated,
+		Partial:       partial,
 		Verify:        leaveToLog,
 		Recycle:       true,
 		Leader:        g.leader,
@@ -95,6 +98,11 @@ func (g *Group) attachNode() rpc.GroupTransport {
 // leaveToLog is the transport's check of received batches: the log verifies
 // the checksum of every batch that comes stamped, once is enough.
 func leaveToLog([]byte) error { return nil }
+
+// partial reports that the library read the header of a batch only.
+func partial(l *raft.Log) bool {
+	return l.Type == raft.LogCommand && len(l.Extensions) == 0 && len(l.Data) < record.Batch(l.Data).Length()
+}
 
 // leader answers peers that ask who leads.
 func (g *Group) leader() (rpc.ServerID, uint64) {
@@ -137,7 +145,7 @@ func (g *Group) replace() error {
 }
 
 // Propose hands one proposal to raft; see ProposeBatch.
-func (g *Group) Propose(p *Proposal) error { return g.proposeBatch([]*Proposal{p}) }
+func (g *Group) Propose(p *Proposal) error { return g.ProposeBatch([]*Proposal{p}) }
 
 // ProposeBatch hands proposals to raft, which appends those that wait together
 // in one write. One goroutine at a time calls it. It blocks while raft's
@@ -146,7 +154,16 @@ func (g *Group) Propose(p *Proposal) error { return g.proposeBatch([]*Proposal{p
 // On an error none was taken and no Done is called. On nil each Done is called
 // exactly once, possibly before ProposeBatch returns: ErrNotLeader at once for a
 // proposal of another term.
-func (g *Group) ProposeBatch(ps []*Proposal) error { return g.proposeBatch(ps) }
+func (g *Group) ProposeBatch(ps []*Proposal) error {
+	if g.cfg.NeedData {
+		for _, p := range ps {
+			if p.Owner != nil { // the FSM gets what the library keeps
+				p.Data, p.Owner = append([]byte(nil), p.Data...), nil
+			}
+		}
+	}
+	return g.proposeBatch(ps)
+}
 
 // Status describes the replica now.
 func (g *Group) Status() Status { return g.status() }
@@ -226,19 +243,49 @@ type groupView struct{ g *Group }
 
 // Entries returns entries of [lo, hi), at least one if lo is held.
 func (v groupView) Entries(lo, hi uint64, maxBytes int) ([]*raftLog, error) {
+	es, err := v.read(v.g.log.Entries, lo, hi, maxBytes)
+	return pointers(es), err
+}
+
+// Lend is Entries without a copy of what lies in pooled memory.
+func (v groupView) Lend(lo, hi uint64, maxBytes int) ([]*raftLog, *rpc.Loan, error) {
+	es, err := v.read(v.g.log.Lend, lo, hi, maxBytes)
+	lent := false
+	for i := range es {
+		lent = lent || es[i].Owner != nil
+	}
+	if !lent {
+		return pointers(es), nil, err
+	}
+	return pointers(es), rpc.NewLoan(func() {
+		for i := range es {
+			if es[i].Owner != nil {
+				es[i].Owner.Drop()
+			}
+		}
+	}), nil
+}
+
+func (v groupView) read(from func(lo, hi uint64, maxBytes int) ([]log.Entry, error), lo, hi uint64, maxBytes int) ([]log.Entry, error) {
 	if lo < v.g.log.FirstIndex() {
 		return nil, raft.ErrLogNotFound
 	}
-	es, err := v.g.log.Entries(lo, hi, maxBytes)
-	if err != nil {
-		return nil, err
+	es, err := from(lo, hi, maxBytes)
+	switch {
+	case err == nil, errors.Is(err, log.ErrNotFound), errors.Is(err, log.ErrTruncated), errors.Is(err, log.ErrClosed):
+	default: // damage: as if the library had read it
+		v.g.fail(fmt.Errorf("read entries from %d: %w", lo, err))
 	}
+	return es, err
+}
+
+func pointers(es []log.Entry) []*raftLog {
 	logs, out := make([]raftLog, len(es)), make([]*raftLog, len(es))
 	for i := range es {
 		toRaft(&es[i], &logs[i])
 		out[i] = &logs[i]
 	}
-	return out, nil
+	return out
 }
 
 // Term answers for held entries and the base.

@@ -43,16 +43,15 @@ func toRaft(e *log.Entry, out *raft.Log) {
 // the library needs to send the first. Exactly raft.ErrLogNotFound makes the
 // leader send a snapshot instead. Damage ends this group's raft.
 //
-// Only a leader sends what it reads; everybody else looks at terms, kinds and
-// headers, so of a batch they get the header. A goroutine that outlived its
-// leadership may get one too: the peer's log refuses such an entry.
+// Everybody looks at terms, kinds and headers only, so of a batch they get the
+// header; what is sent to peers the transport reads anew (groupView.Lend).
 func (l *groupLog) GetLog(index uint64, out *raft.Log) error {
 	if index < l.g.log.FirstIndex() {
 		return l.base(index, out)
 	}
 	var e log.Entry
 	var err error
-	if l.g.isLeader() || l.g.cfg.NeedData {
+	if l.g.cfg.NeedData {
 		e, err = l.g.log.Entry(index)
 	} else {
 		e, err = l.g.log.EntryHeader(index)
@@ -105,11 +104,16 @@ func (l *groupLog) StoreLogs(logs []*raft.Log) error {
 
 func (l *groupLog) append(logs []*raft.Log) error {
 	l.entries = l.entries[:0]
+	own := l.g.own // by index
 	for _, e := range logs {
 		if len(e.Extensions) > 0 && e.Extensions[0] == extMark {
 			return fmt.Errorf("entry %d carries a proposal's mark", e.Index)
 		}
-		l.entries = append(l.entries, log.Entry{Index: e.Index, Term: e.Term, Type: uint8(e.Type), Data: e.Data, Ext: e.Extensions})
+		entry := log.Entry{Index: e.Index, Term: e.Term, Type: uint8(e.Type), Data: e.Data, Ext: e.Extensions}
+		if len(own) > 0 && own[0].index == e.Index {
+			entry.Owner, own = own[0].Owner, own[1:]
+		}
+		l.entries = append(l.entries, entry)
 	}
 	// What a leader appends stays in memory for its peers. What a leader sent
 	// goes back to the transport's pool when the request is answered.
@@ -118,6 +122,13 @@ func (l *groupLog) append(logs []*raft.Log) error {
 		write = l.g.log.Append
 	}
 	err := write(l.entries)
+	for i := range l.entries {
+		// The library keeps what it was given until the entry is applied, and
+		// says to nobody when it lets go. Of pooled bytes it gets the header.
+		if e := &l.entries[i]; err == nil && e.Owner != nil {
+			logs[i].Data = e.Header()
+		}
+	}
 	clear(l.entries)
 	return err
 }

@@ -156,11 +156,23 @@ func (q *queue) claim(logs []*raft.Log, own []*Proposal) (stored, lost []*Propos
 			continue
 		}
 		l.Extensions = storedExt(kind)
+		if p.Owner != nil {
+			p.Owner.Hold() // p is not done, so the proposer holds it too
+		}
 		p.index, p.state = l.Index, stateStored
 		q.stored = append(q.stored, p)
 		own = append(own, p)
 	}
 	return own, lost
+}
+
+// dropOwners ends the holds that claim took.
+func dropOwners(own []*Proposal) {
+	for _, p := range own {
+		if p.Owner != nil {
+			p.Owner.Drop()
+		}
+	}
 }
 
 // unclaim takes back proposals whose append failed without a trace.

@@ -119,3 +119,33 @@ func TestClosedQueueRefuses(t *testing.T) {
 		t.Errorf("enter says %v, want ErrClosed", err)
 	}
 }
+
+// counted is pooled memory that only counts.
+type counted struct{ holds int }
+
+func (c *counted) Hold()    { c.holds++ }
+func (c *counted) Drop()    { c.holds-- }
+func (c *counted) Cap() int { return 0 }
+
+// A group that is closed gives its proposals up while the log may still be writing them: their memory is held until the
+// write has returned.
+func TestAProposalsMemoryIsHeldWhileItIsStored(t *testing.T) {
+	q := newQueue(3)
+	owner := &counted{holds: 1}
+	p := &Proposal{Data: batch(1, "x"), Owner: owner, Term: 3, Done: func(int64, error) { owner.Drop() }}
+	if stale, wait, err := q.enter([]*Proposal{p}, time.Now()); len(stale) > 0 || wait != nil || err != nil {
+		t.Fatal(stale, wait, err)
+	}
+	l := p.payload()
+	l.Index, l.Term = 1, 3
+	own, _ := q.claim([]*raft.Log{&l}, nil)
+	_, unknown := q.close(ErrClosed)
+	finish(unknown, ErrLost)
+	if len(own) != 1 || owner.holds != 1 {
+		t.Fatalf("%d claimed, %d holds while the log writes", len(own), owner.holds)
+	}
+	dropOwners(own)
+	if owner.holds != 0 {
+		t.Fatalf("%d holds in the end", owner.holds)
+	}
+}

@@ -196,13 +196,17 @@ type Status struct {
 // Proposal is one entry to replicate: either a record batch or a control entry.
 //
 // Ownership: from ProposeBatch on the bytes belong to the log, the transport
-// and the FSM, which may hold them long after Done (a slow peer is sent the
-// same bytes). They must never be written or reused again by the caller; the
-// garbage collector takes them. Data is stamped in place (base offset, leader
-// epoch) when it is appended.
+// and the FSM, which may look at them long after Done (a slow peer is sent the
+// same bytes). They must never be written by the caller, nor reused but as Owner
+// allows. Data is stamped in place (base offset, leader epoch) when it is
+// appended.
 type Proposal struct {
 	Data []byte // one unstamped v2 batch (base offset negative); or
-	Ctrl []byte // a control entry
+	// Owner is the pooled memory that Data lies in. The caller holds it until
+	// Done; whoever needs the bytes longer holds it too. nil: the memory is the
+	// garbage collector's.
+	Owner log.Owner
+	Ctrl  []byte // a control entry
 	// Roll, with Ctrl, makes the log start a new segment behind the entry.
 	Roll bool
 

@@ -22,7 +22,7 @@ func Sidecar(db *kv.DB, id rpc.GroupID) log.Sidecar { return sidecar{db.Side(gro
 func (s sidecar) Put(entries []log.Entry) error {
 	out := make([]kv.SideEntry, len(entries))
 	for i, e := range entries {
-		out[i] = kv.SideEntry(e)
+		out[i] = kv.SideEntry{Index: e.Index, Term: e.Term, Type: e.Type, Data: e.Data, Ext: e.Ext}
 	}
 	return s.side.Put(out)
 }
@@ -33,12 +33,16 @@ func (s sidecar) Get(index uint64) (log.Entry, error) {
 	if errors.Is(err, kv.ErrNotFound) {
 		err = fmt.Errorf("side entry %d: %w", index, log.ErrNotFound)
 	}
-	return log.Entry(e), err
+	return fromSide(e), err
 }
 
 // Scan calls fn for the entries of [from, to) in order.
 func (s sidecar) Scan(from, to uint64, fn func(log.Entry) error) error {
-	return s.side.Scan(from, to, func(e kv.SideEntry) error { return fn(log.Entry(e)) })
+	return s.side.Scan(from, to, func(e kv.SideEntry) error { return fn(fromSide(e)) })
+}
+
+func fromSide(e kv.SideEntry) log.Entry {
+	return log.Entry{Index: e.Index, Term: e.Term, Type: e.Type, Data: e.Data, Ext: e.Ext}
 }
 
 // DeleteFrom removes the entries at index and above; durable on return.

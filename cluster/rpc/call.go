@@ -18,6 +18,7 @@ type call struct {
 
 	id   uint64        // on its carrier
 	pipe *pipeline     // nil outside of a pipeline
+	loan *Loan         // of the bytes of args; who posts the call holds it meanwhile
 	wake chan struct{} // outside of a pipeline: one signal
 
 	err  error
@@ -85,19 +86,21 @@ func (g *group) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *
 		return g.heartbeat(p, to, args, resp)
 	}
 	shaped := false
+	var loan *Loan
+	defer func() { loan.Release() }()
 	for pause := absentPause; ; pause = min(2*pause, absentPauseMax) {
 		cr, err := g.await(p, args.Term)
 		if err != nil {
 			return err
 		}
 		if !shaped {
-			g.shapeFor(to, args)
+			_, loan = g.shapeFor(to, args)
 			shaped = true
 		}
 		if err := g.mayLead(args.Term); err != nil {
 			return err
 		}
-		c := &call{group: g, peer: to, args: args, resp: resp, start: time.Now(), wake: make(chan struct{}, 1)}
+		c := &call{group: g, peer: to, args: args, resp: resp, loan: loan, start: time.Now(), wake: make(chan struct{}, 1)}
 		c.done.Add(1)
 		if err := cr.post(c); err == nil {
 			if err := g.waitCall(cr, c); err != nil {
@@ -197,16 +200,17 @@ func (g *group) pause(d time.Duration, term uint64) error {
 	}
 }
 
-// shapeFor shapes args for a peer and notes whether it is still behind.
-func (g *group) shapeFor(to ServerID, args *raft.AppendEntriesRequest) (behind bool) {
+// shapeFor shapes args for a peer and notes whether it is still behind. The
+// caller releases the loan.
+func (g *group) shapeFor(to ServerID, args *raft.AppendEntriesRequest) (behind bool, loan *Loan) {
 	budget := g.opts.InflightBytes
 	if args.PrevLogEntry > 0 && !g.continues(to, args.Term) {
 		budget = min(budget, probeBytes)
 	}
 	g.dropPartial(args)
-	behind = shape(args, g.log, budget)
+	behind, loan = shape(args, g.log, budget)
 	g.setBehind(to, args.Term, behind)
-	return behind
+	return behind, loan
 }
 
 func isHeartbeat(a *raft.AppendEntriesRequest) bool {

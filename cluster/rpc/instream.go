@@ -285,5 +285,5 @@ func (s *inStream) reply(r *reply, err error) {
 	head := s.node.pool.get(replyHeadSize + maxReplyText)[:0]
 	b := r.encode(head)
 	one := [1][]byte{b}
-	s.box.send(one[:], b, len(b)) // a broken connection fails the sender's calls
+	s.box.send(one[:], b, len(b), nil) // a broken connection fails the sender's calls
 }

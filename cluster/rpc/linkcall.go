@@ -41,6 +41,9 @@ func (l *link) post(c *call) error {
 			Index: e.Index, Term: e.Term, Type: uint32(e.Type), Data: e.Data, Extensions: e.Extensions,
 			AppendedAt: unixNano(e.AppendedAt),
 		}
+		if c.loan != nil { // gRPC does not say when it is done
+			m.Entries[i].Data = append([]byte(nil), e.Data...)
+		}
 	}
 	c.id = l.peer.node.nextID()
 	l.mu.Lock()

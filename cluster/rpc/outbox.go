@@ -20,6 +20,8 @@ type outbox struct {
 	spare   net.Buffers // the other of two slices that take turns
 	heads   [][]byte    // pooled buffers that queue points into
 	idle    [][]byte    // the other of two
+	loans   []*Loan     // of bytes in queue
+	settled []*Loan     // the other of two
 	queued  int
 	writing bool
 	err     error
@@ -37,9 +39,10 @@ func newOutbox(conn net.Conn, pool *buffers, limit int, timeout time.Duration) *
 }
 
 // send queues bufs, in order and without others in between, and usually writes
-// them. The bytes must not change until they are written. head, when not nil,
-// is a pooled buffer that bufs points into; the outbox puts it back.
-func (o *outbox) send(bufs [][]byte, head []byte, size int) error {
+// them. The bytes must not change until they are written: the outbox keeps the
+// loan so long. head, when not nil, is a pooled buffer that bufs points into; the
+// outbox puts it back.
+func (o *outbox) send(bufs [][]byte, head []byte, size int, loan *Loan) error {
 	o.mu.Lock()
 	for o.err == nil && o.limit > 0 && o.queued > 0 && o.queued+size > o.limit {
 		if o.room == nil {
@@ -62,6 +65,10 @@ func (o *outbox) send(bufs [][]byte, head []byte, size int) error {
 	if head != nil {
 		o.heads = append(o.heads, head)
 	}
+	if loan != nil {
+		loan.retain()
+		o.loans = append(o.loans, loan)
+	}
 	o.queued += size
 	if o.writing {
 		o.mu.Unlock()
@@ -80,8 +87,8 @@ func (o *outbox) send(bufs [][]byte, head []byte, size int) error {
 // still does and that there is more to write.
 func (o *outbox) flush() (more bool, err error) {
 	o.mu.Lock()
-	bufs, heads := o.queue, o.heads
-	o.queue, o.heads = o.spare[:0], o.idle[:0]
+	bufs, heads, loans := o.queue, o.heads, o.loans
+	o.queue, o.heads, o.loans = o.spare[:0], o.idle[:0], o.settled[:0]
 	o.queued = 0
 	if o.room != nil {
 		close(o.room)
@@ -99,10 +106,11 @@ func (o *outbox) flush() (more bool, err error) {
 		o.pool.put(h)
 		heads[i] = nil
 	}
+	releaseAll(loans)
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.spare, o.idle = bufs[:0], heads[:0]
+	o.spare, o.idle, o.settled = bufs[:0], heads[:0], loans[:0]
 	if err != nil {
 		o.failLocked(err)
 		return false, err
@@ -140,7 +148,8 @@ func (o *outbox) failLocked(err error) {
 	}
 	o.err = err
 	close(o.closed)
-	o.queue, o.heads = nil, nil
+	releaseAll(o.loans) // what is being written was taken off
+	o.queue, o.heads, o.loans = nil, nil, nil
 	if o.room != nil {
 		close(o.room)
 		o.room = nil
@@ -153,4 +162,11 @@ func (o *outbox) close(err error) {
 	o.failLocked(err)
 	o.mu.Unlock()
 	o.conn.Close()
+}
+
+func releaseAll(loans []*Loan) {
+	for i, l := range loans {
+		l.Release()
+		loans[i] = nil
+	}
 }

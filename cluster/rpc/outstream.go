@@ -100,10 +100,10 @@ func (s *outStream) post(c *call) error {
 	s.mu.Unlock()
 	// From here on the call may complete at any time, and the library may
 	// reuse what c points to: only copies are touched below.
-	g, args := c.group, *c.args
+	g, args, loan := c.group, *c.args, c.loan
 	err := s.node.cfg.Failpoints.Hit(failSendAppend)
 	if err == nil {
-		err = s.sendParts(g, string(c.peer), c.id, &args)
+		err = s.sendParts(g, string(c.peer), c.id, &args, loan)
 	}
 	if err != nil {
 		s.close(err)
@@ -111,7 +111,7 @@ func (s *outStream) post(c *call) error {
 	return nil
 }
 
-func (s *outStream) sendParts(g *group, to string, id uint64, args *raft.AppendEntriesRequest) error {
+func (s *outStream) sendParts(g *group, to string, id uint64, args *raft.AppendEntriesRequest, loan *Loan) error {
 	h := partHead{
 		sums: g.opts.Verify == nil, id: id, group: g.id, term: args.Term,
 		prevIndex: args.PrevLogEntry, prevTerm: args.PrevLogTerm,
@@ -123,7 +123,7 @@ func (s *outStream) sendParts(g *group, to string, id uint64, args *raft.AppendE
 		n, bodies := cutPart(entries)
 		h.last = n == len(entries)
 		bufs, head, size := encodePart(&s.node.pool, room[:0], h, string(g.self), to, entries[:n], bodies)
-		if err := s.box.send(bufs, head, size); err != nil {
+		if err := s.box.send(bufs, head, size, loan); err != nil {
 			return err
 		}
 		s.node.counts.sentParts.Add(1)

@@ -59,7 +59,9 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	if err := p.take(args.Term); err != nil {
 		return nil, err
 	}
-	if g.shapeFor(p.to, args) {
+	behind, loan := g.shapeFor(p.to, args)
+	defer loan.Release()
+	if behind {
 		p.give()
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
@@ -67,7 +69,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		p.give()
 		return nil, err
 	}
-	c := &call{group: g, peer: p.to, args: args, resp: resp, start: time.Now(), pipe: p}
+	c := &call{group: g, peer: p.to, args: args, resp: resp, loan: loan, start: time.Now(), pipe: p}
 	c.done.Add(1)
 	cr, _ := p.peer.carrier(g.opts.Bulk)
 	if cr == nil {

@@ -44,9 +44,21 @@ func (g *group) acked(peer ServerID, args *raft.AppendEntriesRequest) {
 		p.agreed = true
 		p.commit = max(p.commit, min(args.LeaderCommitIndex, reached))
 	}
+	everywhere := reached
+	for _, other := range g.progress {
+		if other.term == args.Term {
+			everywhere = min(everywhere, other.index)
+		}
+	}
 	g.mu.Unlock()
-	if advanced && g.opts.Matched != nil {
+	if !advanced {
+		return
+	}
+	if g.opts.Matched != nil {
 		g.opts.Matched(peer, reached)
+	}
+	if g.opts.Everywhere != nil {
+		g.opts.Everywhere(everywhere)
 	}
 }
 

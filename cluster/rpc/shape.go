@@ -12,9 +12,11 @@ const probeBytes = 256 << 10
 // one huge request. It stops at an entry of a higher term. behind is true when
 // the log holds more for this peer than the request could take.
 //
+// What was read may be lent: the caller releases the loan once it is done with args.
+//
 // The caller checks afterwards that no newer leader's request had been handed
 // to the group: only then is what was read our own log as leader.
-func shape(args *raft.AppendEntriesRequest, log GroupLog, budget int) (behind bool) {
+func shape(args *raft.AppendEntriesRequest, log GroupLog, budget int) (behind bool, loan *Loan) {
 	size := 0
 	for i, l := range args.Entries {
 		if n := entryBytes(l); i == 0 || size+n <= budget {
@@ -22,31 +24,31 @@ func shape(args *raft.AppendEntriesRequest, log GroupLog, budget int) (behind bo
 			continue
 		}
 		args.Entries = args.Entries[:i]
-		return true
+		return true, nil
 	}
 	if log == nil {
-		return false
+		return false, nil
 	}
 	next := args.PrevLogEntry + uint64(len(args.Entries)) + 1
 	last := log.LastIndex()
 	if next > last || size >= budget {
-		return next <= last
+		return next <= last, nil
 	}
-	more, err := log.Entries(next, last+1, budget-size)
+	more, loan, err := entriesOf(log, next, last+1, budget-size)
 	if err != nil {
-		return false // the log was cut or trimmed; what the library read goes alone
+		return false, nil // the log was cut or trimmed; what the library read goes alone
 	}
 	for _, l := range more {
 		n := entryBytes(l)
 		if l.Index != next || l.Term > args.Term {
-			return false
+			return false, loan
 		}
 		if len(args.Entries) > 0 && size+n > budget {
-			return true
+			return true, loan
 		}
 		args.Entries = append(args.Entries, l)
 		size += n
 		next++
 	}
-	return next <= last
+	return next <= last, loan
 }

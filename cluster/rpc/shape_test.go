@@ -57,7 +57,7 @@ func TestShape(t *testing.T) {
 			if c.noLog {
 				l = nil
 			}
-			behind := shape(args, l, c.budget)
+			behind, _ := shape(args, l, c.budget)
 			if got := c.prev + uint64(len(args.Entries)); got != c.want || behind != c.wantBehind {
 				t.Errorf("last index %d, behind %v; want %d, %v", got, behind, c.want, c.wantBehind)
 			}

@@ -44,9 +44,10 @@ type staged struct {
 // Append writes contiguous entries that follow LastIndex and makes them visible to readers. Data that is
 // not stamped yet (base offset or leader epoch below zero) is stamped in place; stamped data must carry the
 // stamps that this log would give (else ErrDivergent) and a right checksum. On success the log owns the
-// entries' bytes: the caller may read but not change or recycle them. It returns with everything durable
-// if SyncEach is set, else with the side entries durable and the batches in the page cache. On an error
-// nothing was appended; ErrFailed means that the log takes no more writes.
+// entries' bytes: the caller may read but not change or recycle them. Of data with an Owner, which the caller
+// holds during the call, the log takes a hold of its own for as long as its tail cache needs the bytes. It
+// returns with everything durable if SyncEach is set, else with the side entries durable and the batches in
+// the page cache. On an error nothing was appended; ErrFailed means that the log takes no more writes.
 //
 // The order is: side entries durable, one write per segment touched, sync, visible.
 func (l *Log) Append(entries []Entry) error { return l.appendAll(entries, false) }
@@ -81,13 +82,36 @@ func (l *Log) appendAll(entries []Entry, borrowed bool) error {
 	}
 	if borrowed {
 		l.publish(borrow(entries))
+		l.Replicated(entries[0].Index - 1) // who borrows leads nobody
 	} else {
+		copyHeads(entries)
 		l.publish(entries)
 	}
 	if l.cfg.Observer != nil {
 		l.cfg.Observer.Appended(l.staged.bytes, l.cfg.Now().Sub(began))
 	}
 	return nil
+}
+
+// copyHeads gives entries with an owner a header that outlives it.
+func copyHeads(entries []Entry) {
+	n := 0
+	for i := range entries {
+		if entries[i].Owner != nil {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	slab := make([]byte, 0, n*record.HeaderSize)
+	for i := range entries {
+		if e := &entries[i]; e.Owner != nil {
+			at := len(slab)
+			slab = append(slab, e.Data[:record.HeaderSize]...)
+			e.head = slab[at:len(slab):len(slab)]
+		}
+	}
 }
 
 // borrow returns entries for the tail cache that do not refer to the caller's bytes: headers of batches, copies
@@ -106,6 +130,7 @@ func borrow(entries []Entry) []Entry {
 	out := make([]Entry, len(entries))
 	for i := range entries {
 		out[i] = entries[i]
+		out[i].Owner = nil
 		out[i].Data = clone(out[i].Data[:min(len(out[i].Data), borrowedBytes(&entries[i]))])
 		if len(out[i].Ext) > 0 {
 			out[i].Ext = clone(out[i].Ext)
@@ -376,9 +401,7 @@ func (l *Log) publish(entries []Entry) {
 			}
 			l.epochs.note(e.Term, e.Index, s.base+int64(row.rel))
 			s.add(row.ridxEntry, row.end)
-			cached := *e
-			cached.Data = owned(cached.Data)
-			room = l.cache.put(cached) && room
+			room = l.cache.put(owned(*e)) && room
 		}
 	}
 	l.lastIdx, l.lastTerm, l.end = st.last, st.lastTerm, st.end

@@ -92,12 +92,28 @@ func (b *Budget) reclaim(asking *Log) {
 type cache struct {
 	slots       []Entry // a power of two
 	first, next uint64
+	kept        uint64 // no entry below it has an owner
 	bytes       int64
 	limit       int64
 	budget      *Budget
 }
 
-func charge(e *Entry) int64 { return int64(cap(e.Data)+cap(e.Ext)) + slotCharge }
+// pinned is the share of an owner's memory, as 1/pinned, below which an entry is copied out of it.
+const pinned = 4
+
+// charge is what a cached entry costs: the capacity of its buffer, or its share of an owner's, whose capacity is at most
+// one and a half times what it holds.
+func charge(e *Entry) int64 {
+	n := int64(cap(e.Data))
+	if e.Owner != nil {
+		n = min(int64(e.Owner.Cap()), int64(len(e.Data)+len(e.Data)/2))
+	}
+	return n + int64(cap(e.Ext)) + slotCharge
+}
+
+// ownedFactor: entries with an owner leave the cache when all peers have them, so it may hold that many times its limit of
+// them. It has room for all that a partition may have in flight.
+const ownedFactor = 3
 
 func (c *cache) get(index uint64) (Entry, bool) {
 	if index < c.first || index >= c.next {
@@ -111,11 +127,14 @@ func (c *cache) put(e Entry) bool {
 	if e.Index != c.next {
 		c.reset(e.Index)
 	}
-	n := charge(&e)
-	for c.bytes+n > c.limit && c.first < c.next {
+	n, limit := charge(&e), c.limit
+	if e.Owner != nil {
+		limit *= ownedFactor
+	}
+	for c.bytes+n > limit && c.first < c.next {
 		c.drop()
 	}
-	if c.bytes+n > c.limit {
+	if c.bytes+n > limit {
 		c.reset(e.Index + 1)
 		return true
 	}
@@ -128,6 +147,9 @@ func (c *cache) put(e Entry) bool {
 	}
 	if int(c.next-c.first) == len(c.slots) {
 		c.grow()
+	}
+	if e.Owner != nil {
+		e.Owner.Hold()
 	}
 	c.slots[e.Index&uint64(len(c.slots)-1)] = e
 	c.next++
@@ -146,13 +168,33 @@ func (c *cache) forget(slot *Entry) {
 	n := charge(slot)
 	c.bytes -= n
 	c.budget.release(n)
+	if slot.Owner != nil {
+		slot.Owner.Drop()
+	}
 	*slot = Entry{}
+}
+
+// shed keeps of the entries up to index that have an owner the header only.
+func (c *cache) shed(index uint64) {
+	for c.kept = max(c.kept, c.first); c.kept < c.next && c.kept <= index; c.kept++ {
+		slot := &c.slots[c.kept&uint64(len(c.slots)-1)]
+		if slot.Owner == nil {
+			continue
+		}
+		before := charge(slot)
+		slot.Owner.Drop()
+		slot.Data, slot.Owner, slot.head = slot.head, nil, nil
+		freed := before - charge(slot)
+		c.bytes -= freed
+		c.budget.release(freed)
+	}
 }
 
 // cut forgets the entries from index on.
 func (c *cache) cut(index uint64) {
 	for c.next > c.first && c.next > index {
 		c.next--
+		c.kept = min(c.kept, c.next)
 		c.forget(&c.slots[c.next&uint64(len(c.slots)-1)])
 	}
 	if c.next > index {
@@ -172,7 +214,7 @@ func (c *cache) reset(index uint64) {
 	for c.first < c.next {
 		c.drop()
 	}
-	c.first, c.next = index, index
+	c.first, c.next, c.kept = index, index, index
 }
 
 // keep drops the oldest entries until at most n bytes are held.
@@ -205,10 +247,24 @@ func (l *Log) shrinkCache(part int64) int64 {
 	return l.cache.keep(l.cache.bytes / part)
 }
 
-// owned returns the bytes to cache: the entry's own buffer, or a copy when it would pin a much larger one.
-func owned(b []byte) []byte {
-	if cap(b) > 2*len(b)+1024 && len(b) < 64<<10 {
-		return append(make([]byte, 0, len(b)), b...)
+// owned returns the entry to cache: with its own buffer, or a copy when it would pin a much larger one.
+func owned(e Entry) Entry {
+	n, room := len(e.Data), cap(e.Data)
+	small := room > 2*n+1024 && n < 64<<10
+	if e.Owner != nil {
+		small = e.Owner.Cap() > pinned*n
 	}
-	return b
+	if small {
+		e.Data = append(make([]byte, 0, n), e.Data...)
+		e.Owner, e.head = nil, nil
+	}
+	return e
+}
+
+// Replicated says that every peer holds the log up to index. Pooled bytes that were cached for them are given
+// back; the headers stay.
+func (l *Log) Replicated(index uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cache.shed(index)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gopherlog/engine/failpoint"
+	"gopherlog/engine/record"
 	"gopherlog/engine/vfs"
 )
 
@@ -53,6 +54,29 @@ type Entry struct {
 	Index, Term uint64
 	Type        uint8
 	Data, Ext   []byte
+
+	// Owner, if not nil, owns the memory of Data; otherwise the garbage collector does. See Append and Lend.
+	Owner Owner
+	head  []byte // copy of the batch's header when there is an owner; set by Append
+}
+
+// Owner is pooled memory that is counted: it stays as it is until every Hold has its Drop. Drop takes no lock and
+// does not block. *wire.Buf is one.
+type Owner interface {
+	Hold()
+	Drop()
+	Cap() int
+}
+
+// Header returns the header of a data entry in memory that is the garbage collector's.
+func (e *Entry) Header() []byte {
+	switch {
+	case e.head != nil:
+		return e.head
+	case e.Owner != nil:
+		return append([]byte(nil), e.Data[:record.HeaderSize]...)
+	}
+	return e.Data[:record.HeaderSize:record.HeaderSize]
 }
 
 // IsData reports whether the entry is one record batch with offsets.

@@ -41,7 +41,8 @@ func (l *Log) viewOf(index uint64) (v view, i int, term uint64, err error) {
 	return s.view(), int(index - s.first), l.epochs.term(index), nil
 }
 
-// cached answers from the tail cache; an entry of which it holds the header only counts if header is set.
+// cached answers from the tail cache, without bytes that have an owner. An entry of which there is only the header
+// then counts if header is set.
 func (l *Log) cached(index uint64, header bool) (Entry, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -49,6 +50,9 @@ func (l *Log) cached(index uint64, header bool) (Entry, bool) {
 		return Entry{}, false
 	}
 	e, ok := l.cache.get(index)
+	if ok && e.Owner != nil {
+		e.Data, e.Owner, e.head = e.head, nil, nil
+	}
 	return e, ok && (header || whole(&e))
 }
 
@@ -147,27 +151,47 @@ func checkStored(v *view, row ridxEntry, b record.Batch) error {
 // Entries returns entries from lo on, before hi and before maxBytes of data are exceeded, but at least one
 // if lo is in the log. Cold entries are read in chunks and share their buffers. Errors as Entry.
 func (l *Log) Entries(lo, hi uint64, maxBytes int) (out []Entry, err error) {
+	return l.read(lo, hi, maxBytes, false)
+}
+
+// Lend is Entries without a copy of what lies in pooled memory: every returned entry that has an Owner is held for
+// the caller, who drops it after the last look at the bytes.
+func (l *Log) Lend(lo, hi uint64, maxBytes int) (out []Entry, err error) {
+	return l.read(lo, hi, maxBytes, true)
+}
+
+func (l *Log) read(lo, hi uint64, maxBytes int, lend bool) (out []Entry, err error) {
 	err = l.stable(func() error {
+		giveBack(out)
 		out = nil
-		return l.collect(lo, hi, maxBytes, &out)
+		return l.collect(lo, hi, maxBytes, lend, &out)
 	})
 	if len(out) > 0 && !errors.Is(err, ErrTruncated) {
 		return out, nil
 	}
+	giveBack(out)
 	return nil, err
 }
 
-func (l *Log) collect(lo, hi uint64, maxBytes int, out *[]Entry) error {
+func giveBack(lent []Entry) {
+	for i := range lent {
+		if lent[i].Owner != nil {
+			lent[i].Owner.Drop()
+		}
+	}
+}
+
+func (l *Log) collect(lo, hi uint64, maxBytes int, lend bool, out *[]Entry) error {
 	bytes, first := 0, len(*out)
 	for lo < hi {
-		if n := l.collectCached(lo, hi, maxBytes, &bytes, out, first); n > 0 {
+		if n := l.collectCached(lo, hi, maxBytes, lend, &bytes, out, first); n > 0 {
 			lo += uint64(n)
 			continue
 		}
 		if len(*out) > first && bytes >= maxBytes {
 			return nil
 		}
-		if _, hot := l.cached(lo, false); hot {
+		if l.hot(lo, lend) {
 			return nil // the next one does not fit
 		}
 		v, i, _, err := l.viewOf(lo)
@@ -192,19 +216,32 @@ func (l *Log) collect(lo, hi uint64, maxBytes int, out *[]Entry) error {
 }
 
 // collectCached appends entries from the tail cache while they fit.
-func (l *Log) collectCached(lo, hi uint64, maxBytes int, bytes *int, out *[]Entry, first int) (n int) {
+func (l *Log) collectCached(lo, hi uint64, maxBytes int, lend bool, bytes *int, out *[]Entry, first int) (n int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for ; lo < hi && !l.closed; lo++ {
 		e, ok := l.cache.get(lo)
-		if !ok || !whole(&e) || len(*out) > first && *bytes+len(e.Data) > maxBytes {
+		if !ok || !serves(&e, lend) || len(*out) > first && *bytes+len(e.Data) > maxBytes {
 			return n
+		}
+		if e.Owner != nil {
+			e.Owner.Hold()
 		}
 		*bytes += len(e.Data)
 		*out = append(*out, e)
 		n++
 	}
 	return n
+}
+
+// serves reports that a cached entry has all its bytes, and may be handed out as far as these have an owner.
+func serves(e *Entry, lend bool) bool { return whole(e) && (lend || e.Owner == nil) }
+
+func (l *Log) hot(index uint64, lend bool) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	e, ok := l.cache.get(index)
+	return ok && !l.closed && serves(&e, lend)
 }
 
 // readChunk reads entries of one segment from i on in one read of the .log: before index hi, at most

@@ -40,22 +40,24 @@ func (p *Pool) Get(n int) *Buf {
 	return (&Buf{b: make([]byte, n, classSize(class)), class: class, pool: p}).first()
 }
 
-// Buf is a reference-counted byte buffer. Bytes alias it: a batch cut out of a produce request stays valid
-// while one reference is held, and no longer.
+// Buf is a byte buffer that is counted twice. References (Retain, Release) are those of the request: while one
+// is left, the buffer counts against what its client may have in flight. Holds (Hold, Drop) are those of whoever
+// needs the bytes longer, a log's tail cache or a peer's stream: they carry budgets of their own. Bytes cut out
+// of the buffer stay valid while one reference or hold is left, and no longer.
 type Buf struct {
-	b        []byte
-	class    int
-	pool     *Pool
-	refs     atomic.Int32
-	detached atomic.Bool
-	small    bool         // charged as a small frame's
-	onFree   func(b *Buf) // the budget that the buffer was charged to; called once, before it is pooled
+	b      []byte
+	class  int
+	pool   *Pool
+	refs   atomic.Int32
+	holds  atomic.Int32 // one stands for all references
+	small  bool         // charged as a small frame's
+	onFree func(b *Buf) // the budget that the buffer was charged to; called once, with the last reference
 }
 
 func (b *Buf) first() *Buf {
-	b.detached.Store(false)
 	b.onFree = nil
 	b.refs.Store(1)
+	b.holds.Store(1)
 	return b
 }
 
@@ -72,8 +74,8 @@ func (b *Buf) Retain() {
 	}
 }
 
-// Release gives one reference back. The last one returns the memory to its pool, or leaves it to the
-// garbage collector if Detach was called.
+// Release gives one reference back. With the last one the charge is returned, and the memory goes back to the
+// pool unless it is held.
 func (b *Buf) Release() {
 	n := b.refs.Add(-1)
 	if n > 0 {
@@ -86,8 +88,25 @@ func (b *Buf) Release() {
 		b.onFree = nil
 		free(b)
 	}
-	if b.detached.Load() || b.class < 0 {
+	b.Drop()
+}
+
+// Hold keeps the bytes, not the charge, until Drop. The caller must have a reference or a hold already.
+func (b *Buf) Hold() {
+	if n := b.holds.Add(1); n <= 1 {
+		panic(fmt.Sprintf("wire: Hold of a free buffer (holds now %d)", n))
+	}
+}
+
+// Drop ends a hold. It takes no lock and does not block. The last one returns the memory to its pool: nobody may
+// look at the bytes afterwards.
+func (b *Buf) Drop() {
+	n := b.holds.Add(-1)
+	if n > 0 {
 		return
+	}
+	if n < 0 {
+		panic(fmt.Sprintf("wire: Drop of a free buffer (holds now %d)", n))
 	}
 	b.b = b.b[:cap(b.b)]
 	if b.pool.Poison {
@@ -95,13 +114,10 @@ func (b *Buf) Release() {
 			b.b[i] = poisonByte
 		}
 	}
-	b.pool.classes[b.class].Put(b)
+	if b.class >= 0 {
+		b.pool.classes[b.class].Put(b)
+	}
 }
-
-// Detach says that bytes of the buffer have been handed to somebody who does not count references (a tail
-// cache, the Raft library): when the last reference goes, its charge is returned but the memory is left to
-// the garbage collector and never reused. The caller must hold a reference.
-func (b *Buf) Detach() { b.detached.Store(true) }
 
 // classOf returns the smallest class that holds n bytes, -1 if there is none.
 func classOf(n int) int {

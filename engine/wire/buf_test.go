@@ -25,20 +25,49 @@ func TestRetainedBufferSurvivesTheAnswer(t *testing.T) {
 	}
 }
 
-func TestDetachedBufferIsNeverReused(t *testing.T) {
+// The charge ends with the last reference, the bytes with the last hold: a client may send on while a slow peer
+// still reads what it sent before.
+func TestHeldBytesOutliveTheirCharge(t *testing.T) {
 	p := &Pool{Poison: true}
 	b := p.Get(100)
+	charged := true
+	b.onFree = func(*Buf) { charged = false }
 	bytes := b.Bytes()
 	bytes[0] = 1
-	b.Detach()
+	b.Hold()
+	b.Hold()
 	b.Release()
+	if charged {
+		t.Fatal("a buffer without references is charged")
+	}
+	b.Drop()
 	if bytes[0] != 1 {
-		t.Fatal("a detached buffer was poisoned")
+		t.Fatal("held bytes were poisoned")
 	}
 	for range 100 {
 		if c := p.Get(100); &c.b[0] == &bytes[0] {
-			t.Fatal("a detached buffer came back from the pool")
+			t.Fatal("a held buffer came back from the pool")
 		}
+	}
+	b.Drop()
+	if bytes[0] != poisonByte {
+		t.Fatalf("free bytes read %d, want poison", bytes[0])
+	}
+}
+
+func TestUnbalancedHoldsPanic(t *testing.T) {
+	for name, act := range map[string]func(b *Buf){
+		"hold of a free buffer": func(b *Buf) { b.Release(); b.Hold() },
+		"dropped twice":         func(b *Buf) { b.Release(); b.Drop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Fatal("no panic")
+				}
+			}()
+			act(NewPool().Get(10))
+		})
 	}
 }
 
