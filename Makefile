@@ -11,7 +11,7 @@ FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engin
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
            ./bench/history:FuzzReader
 
-.PHONY: help build test lint fuzz fuzz-smoke microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients clean
+.PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ microbench: ## hot paths beside bare loops, as ratios within one run
 
 scale: ## three nodes, a thousand partitions: creation, idling, failover, restart (SCALEFLAGS="-fill 20GiB")
 	@bash scripts/scale.sh $(SCALEFLAGS)
+
+explore-quick: ## deciding code in every order of events: two transactions and two crashes, whole
+	$(GO) test -count=1 -v ./txn/explore/...
+
+explore: ## the same for three transactions, replaced clients and deposed leaders, as far as five minutes each go
+	$(GO) test -count=1 -timeout 60m -v ./txn/explore/voted ./txn/explore/kafkastyle -args -deep
 
 cover: ## coverage profile in coverage/coverage.out
 	@mkdir -p coverage

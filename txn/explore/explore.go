@@ -10,6 +10,7 @@ import (
 type Limits struct {
 	Crashes     int           // crashes and depositions in all; each may come after every single effect
 	Depositions bool          // a Deposable actor is succeeded while its old incarnation acts on; a crash is one that acts no more
+	Only        string        // the name of the one actor that crashes; empty: all that are Mortal
 	States      int           // stop after so many states: the result is not Complete
 	Time        time.Duration // stop after so long: the result is not Complete
 }

@@ -82,6 +82,7 @@ func newWorld(s System, l Limits) *world {
 	w := &world{sys: s, limits: l, nodeIDs: map[string]uint32{}, moves: map[uint64][]move{}, handled: map[uint64]handled{}}
 	for _, a := range s.Actors {
 		m, mortal := a.(Mortal)
+		mortal = mortal && (l.Only == "" || l.Only == a.Name())
 		w.mortal = append(w.mortal, mortal)
 		w.leader = append(w.leader, mortal && m.Deposable())
 	}

@@ -194,6 +194,9 @@ func verify(s Coordinator, e Verify) []Effect {
 	case Raising, Beginning:
 		return reply(e.Request, Busy)
 	}
+	if s.Doomed || s.stale() {
+		return reply(e.Request, Aborted)
+	}
 	return reply(e.Request, BadState)
 }
 

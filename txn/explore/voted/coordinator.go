@@ -36,9 +36,9 @@ var firstEpoch = twopc.Raised{Term: 1, Owner: twopc.Identity{Producer: 7}, Prev:
 func (c coordinator) Own(l explore.Local) []explore.Event {
 	switch l.(twopc.Coordinator).Phase {
 	case twopc.Open:
-		return []explore.Event{due{twopc.TimerTransaction}}
+		return []explore.Event{c.timeout(twopc.TimerTransaction)}
 	case twopc.Voting:
-		return []explore.Event{due{twopc.TimerVotes}, dueAgain{twopc.TimerResend}}
+		return []explore.Event{c.timeout(twopc.TimerVotes), dueAgain{twopc.TimerResend}}
 	case twopc.Committing, twopc.Aborting, twopc.AbortRaising:
 		return []explore.Event{dueAgain{twopc.TimerResend}}
 	}

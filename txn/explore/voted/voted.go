@@ -19,6 +19,7 @@ type Setting struct {
 	Version      int8 // transaction.version of the client, 1 or 2
 	Replaced     bool // the client may vanish once, and another instance takes its id
 	Narrow       bool // transactions after the first leave out the first partition
+	Patient      bool // timeouts wait until nothing else can happen
 	OnlyEndsLate bool // of the client's requests only EndTxn may come late: shows what that alone does
 	Plant        Plant
 }
@@ -67,6 +68,9 @@ func (s Setting) System() explore.System {
 	}
 	if s.Narrow {
 		name += ", narrow"
+	}
+	if s.Patient {
+		name += ", patient"
 	}
 	if s.OnlyEndsLate {
 		name += ", only EndTxn late"
@@ -194,3 +198,11 @@ type (
 func (e due) String() string      { return "timer: " + e.Kind.String() }
 func (e dueAgain) String() string { return "timer: " + e.Kind.String() }
 func (dueAgain) Lazy()            {}
+
+// timeout is a timer that may fire at any time, or in a patient world when nothing else can happen.
+func (s Setting) timeout(k twopc.TimerKind) explore.Event {
+	if s.Patient {
+		return dueAgain{k}
+	}
+	return due{k}
+}
