@@ -21,6 +21,10 @@ type Slice struct {
 	First, Next int64
 
 	pinned []*segment
+
+	// Nearly every slice lies in one segment: then it is one allocation.
+	oneRange  [1]FileRange
+	onePinned [1]*segment
 }
 
 // Release gives the files back. It must be called exactly once; the Ranges are void afterwards.
@@ -68,11 +72,13 @@ func (l *Log) Slice(from, limit int64, maxBytes int, minOne bool) (s *Slice, err
 }
 
 func (l *Log) slice(from, limit int64, maxBytes int, minOne bool) (*Slice, error) {
-	views, start, err := l.viewsFrom(from, &limit)
+	var room [2]view
+	views, start, err := l.viewsFrom(room[:0], from, &limit)
 	if err != nil {
 		return nil, err
 	}
 	s := &Slice{First: from, Next: from}
+	s.Ranges, s.pinned = s.oneRange[:0], s.onePinned[:0]
 	if from < limit {
 		err = s.fill(views, max(from, start), limit, int64(maxBytes), minOne)
 	}
@@ -96,8 +102,8 @@ func (l *Log) slice(from, limit int64, maxBytes int, minOne bool) (*Slice, error
 // sliceSegments bounds how many segments one slice may touch.
 const sliceSegments = 16
 
-// viewsFrom pins the segments from the one that holds offset from, up to limit, which it clamps to the end.
-func (l *Log) viewsFrom(from int64, limit *int64) ([]view, int64, error) {
+// viewsFrom pins the segments from the one that holds offset from, up to limit, which it clamps to the end, and appends their views.
+func (l *Log) viewsFrom(views []view, from int64, limit *int64) ([]view, int64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {
@@ -114,7 +120,6 @@ func (l *Log) viewsFrom(from int64, limit *int64) ([]view, int64, error) {
 	for i > 0 && l.segs[i].base > from {
 		i--
 	}
-	views := make([]view, 0, 2)
 	for ; i < len(l.segs) && l.segs[i].base < *limit && len(views) < sliceSegments; i++ {
 		views = append(views, l.segs[i].view())
 	}
