@@ -4,6 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gopherlog/cluster/meta"
@@ -99,6 +102,9 @@ func TestAVanishedDirectoryDoesNotComeBackEmpty(t *testing.T) {
 	if _, err := m.prepare(dir, key, true); err != nil {
 		t.Fatal(err)
 	}
+	if err := m.mark(key); err != nil { // its log was opened
+		t.Fatal(err)
+	}
 	if err := fs.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +122,52 @@ func TestACrashWhileCreatingIsFinishedAtTheNextStart(t *testing.T) {
 	if fresh, err := m.prepare(dir, slotKey{topicID(1), 0}, true); !fresh || err != nil {
 		t.Fatalf("%v %v", fresh, err)
 	}
+}
+
+// A power cut between any two steps of a creation leaves what the next start goes on with.
+func TestAPowerCutWhileCreatingManyIsFinishedAtTheNextStart(t *testing.T) {
+	m, fs := onDisk(t)
+	const partitions = 20
+	errs := make([]error, partitions)
+	parallel(partitions, partitions, func(i int) {
+		_, errs[i] = m.prepare(m.dir("orders", int32(i)), slotKey{topicID(1), int32(i)}, true)
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	left := fs.CrashClone(vfs.CrashConfig{})
+	for i := range int32(partitions) {
+		if id, err := readMetadata(left, m.dir("orders", i)); err != nil || id != topicID(1) {
+			t.Errorf("partition %d: %x, %v", i, id, err)
+		}
+	}
+}
+
+func TestWhoAsksForASyncGetsOneThatBeganLater(t *testing.T) {
+	var all together
+	var began, ended atomic.Int64
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			for range 20 {
+				before := began.Load()
+				err := all.sync(func() error {
+					n := began.Add(1)
+					runtime.Gosched()
+					ended.Store(n)
+					return nil
+				})
+				if ended.Load() <= before || err != nil {
+					t.Errorf("%d had begun, then %d had ended: %v", before, ended.Load(), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := all.sync(func() error { return os.ErrClosed }); err != os.ErrClosed {
+		t.Errorf("got %v", err)
+	}
+	t.Logf("%d syncs for %d calls", began.Load(), 50*20)
 }
 
 func TestFilesWithoutAnOwnerAreNotTaken(t *testing.T) {

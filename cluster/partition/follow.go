@@ -12,7 +12,6 @@ import (
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
-	"gopherlog/engine/kv"
 	"gopherlog/engine/log"
 	"gopherlog/engine/vfs"
 	"gopherlog/txn/producer"
@@ -245,9 +244,9 @@ func (m *Manager) openMissing(img *meta.Image, ready bool) {
 		}
 	}
 	m.mu.RUnlock()
-	parallel(atOnce, len(jobs), func(i int) { m.openJob(jobs[i], ready) })
+	parallel(openAtOnce, len(jobs), func(i int) { m.openJob(jobs[i], ready) })
 	if len(jobs) > 0 {
-		kick(m.electKick)
+		m.lookAtAll()
 	}
 }
 
@@ -288,7 +287,7 @@ func (m *Manager) openJob(j job, ready bool) {
 	m.mu.Unlock()
 	if p != nil {
 		p.watch()
-		kick(m.electKick)
+		m.lookAt(p)
 	}
 }
 
@@ -321,6 +320,9 @@ func (m *Manager) open(t *meta.Topic, number int32, ready bool) (*Partition, err
 	if err != nil {
 		return nil, err
 	}
+	if err := m.mark(key); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	p := m.newPartition(t, number, l, settings)
 	p.fresh = fresh
 	g, err := replica.Open(replica.Config{
@@ -342,10 +344,10 @@ func (m *Manager) newPartition(t *meta.Topic, number int32, l *log.Log, s *Setti
 		topic: t.Name, id: t.ID, number: number, label: dirName(t.Name, number),
 		log: l, node: m.node, failpoints: m.cfg.Failpoints, logger: m.logger, now: m.cfg.Now,
 		budget: m.shared.budget, disk: &m.shared.disk, own: NewBudget(PartitionBudget),
-		changed:   func(p *Partition) { m.dirty.add(p); kick(m.publishKick); kick(m.electKick) },
+		changed:   func(p *Partition) { m.dirty.add(p); kick(m.publishKick); m.lookAt(p) },
 		trimmed:   func(p *Partition) { m.untidy.add(p); kick(m.trimKick) },
 		overfull:  func(p *Partition) { m.overfull.add(p); kick(m.retainKick) },
-		unled:     func(*Partition) { kick(m.electKick) },
+		unled:     m.lookAt,
 		producers: producer.New(), opened: m.cfg.Now(),
 	}
 	p.settings.Store(s)
@@ -383,24 +385,6 @@ func (m *Manager) prepare(dir string, key slotKey, ready bool) (fresh bool, err 
 		return false, errNotYet
 	}
 	return true, m.create(dir, key)
-}
-
-// create makes the directory, unless it was here before: then its replica has voted and acknowledged, and must not come
-// back empty under the same name.
-func (m *Manager) create(dir string, key slotKey) error {
-	mark := kv.StableKey(kv.NewGroupKey(key.id, key.number), "created")
-	if _, err := m.cfg.KV.Get(mark); err == nil {
-		return errVanished
-	} else if !errors.Is(err, kv.ErrNotFound) {
-		return err
-	}
-	if err := vfs.MkdirAllSync(m.cfg.FS, dir); err != nil {
-		return fmt.Errorf("create partition directory: %w", err)
-	}
-	if err := writeMetadata(m.cfg.FS, dir, key.id); err != nil {
-		return err
-	}
-	return m.cfg.KV.Set(mark, []byte{1}, true)
 }
 
 func (m *Manager) openLog(dir string, key slotKey, s *Settings) (*log.Log, error) {

@@ -13,8 +13,12 @@ import (
 	"gopherlog/engine/log"
 )
 
-// atOnce is how many partitions are opened, closed or visited side by side.
-const atOnce = 8
+const (
+	// atOnce is how many partitions are visited or removed side by side.
+	atOnce = 8
+	// openAtOnce is how many are opened or closed: most of that is waiting for syncs, which the disk merges.
+	openAtOnce = 64
+)
 
 // Manager makes this node carry the replicas that the cluster's image gives it, and moves leadership where it belongs.
 //
@@ -38,7 +42,10 @@ type Manager struct {
 	followKick, electKick, publishKick, trimKick, retainKick chan struct{}
 
 	dirty    dirtySet // leadership changed
+	unled    dirtySet // leadership may be undecided
+	lookAll  atomic.Bool
 	untidy   dirtySet // log start moved
+	names    together // syncs of the directory that holds all partitions'
 	overfull dirtySet // more is kept than retention.bytes asks for
 	troubles troubles
 	stop     chan struct{}
@@ -123,8 +130,8 @@ func Open(cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	cfg.Node.Handle(methodGroups, m.answerGroups)
-	cfg.Node.OnPeerChange(func(rpc.NodeID, bool) { kick(m.electKick) })
-	cfg.Node.OnReport(func(rpc.NodeID) { kick(m.electKick) })
+	cfg.Node.OnPeerChange(func(rpc.NodeID, bool) { m.lookAtAll() })
+	cfg.Node.OnReport(func(rpc.NodeID) { m.lookAtAll() })
 	for _, loop := range []func(){m.followLoop, m.awaitReady, m.electLoop, m.publishLoop, m.dutiesLoop, m.housekeepLoop} {
 		m.wg.Add(1)
 		go func() { defer m.wg.Done(); loop() }()
@@ -151,7 +158,7 @@ func (m *Manager) Get(topic string, partition int32) (*Partition, error) {
 		return p, nil
 	}
 	m.mu.RUnlock()
-	return nil, m.whyNot(func(s *slot) bool { return s.topic.Name == topic && s.key.number == partition })
+	return nil, m.whyNot(topic, partition)
 }
 
 // ByID is Get by topic id.
@@ -168,13 +175,16 @@ func (m *Manager) ByID(id meta.TopicID, partition int32) (*Partition, error) {
 	return s.p, nil
 }
 
-func (m *Manager) whyNot(match func(*slot) bool) error {
+// whyNot is asked by every request for a replica that is not here: it must not look at all slots.
+func (m *Manager) whyNot(topic string, partition int32) error {
+	t := m.cfg.Meta.Image().Topic(topic)
+	if t == nil {
+		return ErrUnknownPartition
+	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for _, s := range m.slots {
-		if s.err != nil && match(s) {
-			return fmt.Errorf("%w: %w", ErrStorage, s.err)
-		}
+	if s := m.slots[slotKey{t.ID, partition}]; s != nil && s.err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, s.err)
 	}
 	return ErrUnknownPartition
 }
@@ -251,7 +261,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.unregister()
 	all := m.All()
 	errs := make([]error, len(all))
-	parallel(2*atOnce, len(all), func(i int) { errs[i] = m.closePartition(ctx, all[i]) })
+	parallel(openAtOnce, len(all), func(i int) { errs[i] = m.closePartition(ctx, all[i]) })
 	m.mu.Lock()
 	clear(m.slots)
 	clear(m.topics)
