@@ -27,8 +27,9 @@ type bootRule struct {
 
 	reached atomic.Bool // the end, so the suspicion may end
 
-	seeking bool // asks the other voters
-	longest bool // all voters are suspect and this log is the longest
+	seeking bool        // asks the other voters
+	longest bool        // all voters are suspect and this log is the longest
+	told    atomic.Bool // longest, to be looked at without mu
 
 	// deference, until when (Unix nanoseconds), keeps a replica that was told
 	// of a longer log from campaigning before that one has.
@@ -250,10 +251,14 @@ func (g *Group) ask(to rpc.ServerID, op byte, p place) (suspect bool, theirs pla
 // until there is a leader.
 func (g *Group) seekLongest() {
 	b := &g.boot
+	if !g.suspect.Load() && !b.told.Load() {
+		return // as nearly always, a thousand times a second on some nodes
+	}
 	leader := g.status().Leader
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if leader != "" {
+		b.told.Store(false)
 		b.longest = false
 	}
 	if leader != "" || b.seeking || !g.suspect.Load() && !b.longest {
@@ -284,6 +289,7 @@ func (g *Group) electLongest(known bool) error {
 		g.boot.mu.Lock()
 		g.boot.longest = true
 		g.boot.mu.Unlock()
+		g.boot.told.Store(true)
 		if err := g.trust("all voters lost power and this log is the longest"); err != nil {
 			return err
 		}
