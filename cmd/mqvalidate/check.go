@@ -159,6 +159,9 @@ func (s *summary) node(dir string, names []string) error {
 	} else {
 		s.add(problem{filepath.Join(dir, propertiesFile), -1, -1, "is missing"})
 	}
+	if err := s.control(filepath.Join(dir, controlDir)); err != nil {
+		return err
+	}
 	if !slices.Contains(names, topicsDir) {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 
 const (
 	name  = "mqvalidate"
-	about = "Check a node's data directory: every batch, every index, the store, the identity.\n\n" +
+	about = "Check a node's data directory: every batch, every index, the store, the control group's snapshots, the identity.\n\n" +
 		"Exit codes: 1 something is wrong (each place is named with file, offset and byte), 2 wrong arguments, 3 a directory cannot be read."
 )
 
