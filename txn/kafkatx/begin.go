@@ -72,7 +72,12 @@ func (s *step) raise(e InitProducerID) {
 	m.Status, m.Timeout, m.Partitions, m.Start = Empty, e.Timeout, nil, None
 	switch {
 	case e.named() && (e.ProducerID != m.ProducerID || e.Epoch != m.Epoch) && m.Epoch <= lastEpoch:
-		m.Previous = s.Meta.Previous // the step to the current epoch was this client's own: it gets that one
+		// The step to the current epoch was this client's own: it gets that one.
+		if s.Meta.Status == Empty && s.Meta.Timeout == e.Timeout {
+			s.answer(Answer{Request: e.Request, ProducerID: m.ProducerID, Epoch: m.Epoch, Confirm: true})
+			return
+		}
+		m.Previous = s.Meta.Previous
 	case m.Epoch < lastEpoch:
 		m.LastEpoch = None
 		if e.named() {
@@ -151,7 +156,7 @@ func (s *step) verify(e Verify) {
 	a := Answer{Request: e.Request, ProducerID: None, Epoch: None, Confirm: m.Version < Version2}
 	for _, p := range e.Partitions {
 		if m.Status != Ongoing || !m.has([]Partition{p}) {
-			a.Code, a.Missing = TransactionAbortable, append(a.Missing, p)
+			a.Code, a.Confirm, a.Missing = TransactionAbortable, true, append(a.Missing, p)
 		}
 	}
 	s.answer(a)

@@ -66,9 +66,9 @@ func (s *step) emit(e Effect) { s.out = append(s.out, e) }
 
 func (s *step) set(kind TimerKind, after time.Duration) { s.emit(SetTimer{kind, after}) }
 
-// answer says a, after everything that it may rest on is durable.
+// answer says a, after everything that it may rest on is durable. A request that waits for an answer already gets no second one.
 func (s *step) answer(a Answer) {
-	if a.Request == 0 {
+	if a.Request == 0 || s.waits(a.Request) {
 		return
 	}
 	if len(s.Pending) == 0 {
@@ -80,8 +80,22 @@ func (s *step) answer(a Answer) {
 	last.Answers = append(slices.Clip(last.Answers), a)
 }
 
+func (s State) waits(r Request) bool {
+	for _, p := range s.Pending {
+		for _, a := range p.Answers {
+			if a.Request == r {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fail refuses a request. A coordinator that was deposed may refuse what its successor would grant, and clients end for good on most codes;
+// only those that make them ask again may come from memory alone.
 func (s *step) fail(r Request, code Code) {
-	s.answer(Answer{Request: r, Code: code, ProducerID: None, Epoch: None})
+	again := code == NotCoordinator || code == ConcurrentTransactions || code == InvalidTransactionTimeout
+	s.answer(Answer{Request: r, Code: code, ProducerID: None, Epoch: None, Confirm: !again})
 }
 
 // fromMemory says that it is so already. At version 2 an epoch has one transaction, so what a coordinator remembers of it stays true; at

@@ -38,6 +38,13 @@ func (o *Overlay) Answer(producerID int64, question Ask, ongoing bool, version T
 	return true
 }
 
+// Asked tells what is known of a producer's verification: for which epoch, and whether the coordinator has confirmed it. ok is false when
+// nobody asked, or a marker came since.
+func (o *Overlay) Asked(producerID int64) (epoch int16, confirmed bool, version TransactionVersion, ok bool) {
+	a, ok := o.asks[producerID]
+	return a.epoch, a.ongoing, a.version, ok
+}
+
 func (o *Overlay) forget(id int64) {
 	if o != nil && len(o.asks) > 0 {
 		delete(o.asks, id)
