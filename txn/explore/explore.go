@@ -23,7 +23,7 @@ type Result struct {
 	Depth    int // steps of the longest of the shortest ways
 	Ended    int // states in which everything has ended
 	Elapsed  time.Duration
-	Bytes    int64      // memory that the search holds at its end
+	Bytes    int64      // memory that the search holds at its end, about
 	Complete bool       // every state within the limits was visited
 	Broken   *Violation // nil: nothing was found
 }
@@ -72,7 +72,7 @@ func Explore(s System, l Limits) Result {
 		x.settle()
 	}
 	x.result.States, x.result.Elapsed = x.seen.len(), time.Since(x.began)
-	x.result.Bytes += x.seen.size()
+	x.result.Bytes += x.seen.size() + w.memo
 	return x.result
 }
 

@@ -74,13 +74,61 @@ func (x *search) describe(i uint32, ordinal int) (out Step) {
 }
 
 func (x *search) tell(s state, st step) Step {
-	out := Step{Fault: st.move.fault, Actor: x.sys.Actors[st.at].Name(), Event: st.move.event, Does: st.move.does}
+	out := Step{Fault: st.move.fault, Actor: x.sys.Actors[st.at].Name(), Event: st.move.title()}
+	out.Does = append(x.words(st.move.does, st.move.byDeposed), x.words(st.move.boots, false)...)
 	if st.message >= 0 {
 		out.From = x.sys.Actors[x.flights.values[s.net[st.message]].From].Name()
 	}
 	before, after := x.nodes[s.nodes[st.at]], x.nodes[st.move.to]
 	if before.local != after.local {
 		out.Change = x.locals.values[after.local].String()
+	}
+	return out
+}
+
+// title says what happened.
+func (m *move) title() string {
+	var b strings.Builder
+	if m.byDeposed {
+		b.WriteString("(deposed) ")
+	}
+	if m.event != nil {
+		b.WriteString(m.event.String())
+	}
+	switch {
+	case m.depose:
+		b.WriteString("deposed, and does not know it")
+	case m.crash && m.event != nil:
+		b.WriteString(", then crash")
+	case m.crash:
+		b.WriteString("crash")
+	}
+	if m.lose > 0 {
+		fmt.Fprintf(&b, " (loses %d)", m.lose)
+	}
+	if m.keep > 0 {
+		fmt.Fprintf(&b, " (finds %d durable)", m.keep)
+	}
+	return b.String()
+}
+
+// words tells effects.
+func (x *search) words(fx []Effect, deposed bool) (out []string) {
+	for _, f := range fx {
+		switch f := f.(type) {
+		case Send:
+			text := fmt.Sprintf("→ %s: %s", x.sys.Actors[f.To].Name(), f.Body)
+			if f.Confirm && deposed {
+				text = "asks a quorum in vain"
+			}
+			out = append(out, text)
+		case Append:
+			text := "append: " + f.Record.String()
+			if deposed {
+				text = "append in vain: " + f.Record.String()
+			}
+			out = append(out, text)
+		}
 	}
 	return out
 }

@@ -1,9 +1,6 @@
 package explore
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 // world turns a System into numbers. Everything that an actor, a record or a message can be is interned once, and what a node does with an
 // event is worked out once and remembered: the search itself moves integers.
@@ -19,6 +16,7 @@ type world struct {
 	nodeIDs map[string]uint32
 	moves   map[uint64][]move // by node and trigger
 	handled map[uint64]handled
+	memo    int64 // bytes of what is remembered, about
 }
 
 // node is one actor with its durable log, as an element of a state.
@@ -46,11 +44,20 @@ const (
 type move struct {
 	to    uint32 // node
 	sends []uint32
-	fault bool     // nothing may depend on it
-	crash bool     // counts as one of Limits.Crashes
-	lazy  bool     // says nothing new
-	event string   // as traces call it
-	does  []string // likewise
+	fault bool // nothing may depend on it
+	crash bool // counts as one of Limits.Crashes
+	lazy  bool // says nothing new
+	account
+}
+
+// account is what traces tell of a move; the words are found when a trace is printed.
+type account struct {
+	event      Event    // nil: a crash by itself
+	does       []Effect // what the event led to, as far as it was done
+	boots      []Effect // what the next incarnation does at once, after a crash
+	byDeposed  bool
+	depose     bool
+	keep, lose uint8 // crash: pending records that are durable, and that are not
 }
 
 type handled struct {
@@ -95,7 +102,7 @@ func (w *world) start() state {
 	for i := range w.sys.Actors {
 		local, fx := w.sys.Actors[i].Boot(1, nil)
 		n := node{actor: ID(i), term: 1, local: w.locals.id(byte(i), local)}
-		id, sends, _ := w.perform(n, fx, len(fx), false)
+		id, sends := w.perform(n, fx, false)
 		st.nodes = append(st.nodes, id)
 		st.net = put(st.net, sends)
 	}
@@ -123,6 +130,7 @@ func (w *world) intern(n node) uint32 {
 	}
 	id := uint32(len(w.nodes))
 	w.nodes, w.nodeIDs[string(key)] = append(w.nodes, n), id
+	w.memo += int64(2*len(key) + 256 + 20*(len(n.log)+len(n.pending)))
 	return id
 }
 
@@ -134,28 +142,22 @@ func (w *world) recordsOf(ids []uint32) []Record {
 	return out
 }
 
-// perform does the first count effects for the node; those of a deposed incarnation never become durable.
-func (w *world) perform(n node, fx []Effect, count int, deposed bool) (id uint32, sends []uint32, does []string) {
+// perform does the effects for the node; those of a deposed incarnation never become durable.
+func (w *world) perform(n node, fx []Effect, deposed bool) (id uint32, sends []uint32) {
 	n.pendIDs = append([]uint32(nil), n.pendIDs...)
-	for _, f := range fx[:count] {
+	for _, f := range fx {
 		switch f := f.(type) {
 		case Send:
-			if f.Confirm && deposed {
-				does = append(does, "asks a quorum in vain")
-				continue
+			if !f.Confirm || !deposed {
+				sends = append(sends, w.flights.id(byte(n.actor)<<4|byte(f.To), Message{From: n.actor, To: f.To, Body: f.Body}))
 			}
-			sends = append(sends, w.flights.id(byte(n.actor)<<4|byte(f.To), Message{From: n.actor, To: f.To, Body: f.Body}))
-			does = append(does, fmt.Sprintf("→ %s: %s", w.sys.Actors[f.To].Name(), f.Body))
 		case Append:
-			if deposed {
-				does = append(does, "append in vain: "+f.Record.String())
-				continue
+			if !deposed {
+				n.pendIDs = append(n.pendIDs, w.records.id(byte(n.actor), f.Record))
 			}
-			n.pendIDs = append(n.pendIDs, w.records.id(byte(n.actor), f.Record))
-			does = append(does, "append: "+f.Record.String())
 		}
 	}
-	return w.intern(n), sends, does
+	return w.intern(n), sends
 }
 
 // handle asks the machine, once per local state and event.
@@ -183,48 +185,40 @@ func (w *world) on(n node, deposed bool, tag uint64, e Event, out []move) []move
 	} else {
 		after.local = h.local
 	}
-	id, sends, does := w.perform(after, h.effects, len(h.effects), deposed)
-	text := e.String()
-	if deposed {
-		text = "(deposed) " + text
-	}
+	id, sends := w.perform(after, h.effects, deposed)
 	_, mishap := e.(Mishap)
 	_, lazy := e.(Lazy)
-	out = append(out, move{to: id, sends: sends, does: does, event: text, fault: mishap, lazy: lazy})
+	out = append(out, move{to: id, sends: sends, fault: mishap, lazy: lazy, account: account{event: e, does: h.effects, byDeposed: deposed}})
 	if !w.mortal[n.actor] || w.limits.Crashes == 0 || deposed {
 		return out
 	}
 	for k := 1; k < len(h.effects); k++ {
-		half, sends, does := w.perform(after, h.effects, k, false)
+		half, sends := w.perform(after, h.effects[:k], false)
 		if len(sends) == 0 {
 			continue // nobody saw anything: the same as a crash before
 		}
 		for keep := 0; keep <= len(w.nodes[half].pendIDs); keep++ {
-			out = append(out, w.crash(w.nodes[half], keep, false, sends, does, text+", then crash"))
+			m := w.crash(w.nodes[half], keep, false)
+			m.sends = append(append([]uint32(nil), sends...), m.sends...)
+			m.event, m.does = e, h.effects[:k]
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
 // crash starts the next incarnation. keep of the pending records are durable, in order.
-func (w *world) crash(n node, keep int, depose bool, sends []uint32, does []string, text string) move {
+func (w *world) crash(n node, keep int, depose bool) move {
 	log := append(append([]uint32(nil), n.logIDs...), n.pendIDs[:keep]...)
 	local, fx := w.sys.Actors[n.actor].Boot(n.term+1, w.recordsOf(log))
 	next := node{actor: n.actor, term: n.term + 1, local: w.locals.id(byte(n.actor), local), logIDs: log}
 	if depose {
 		next.deposed = n.local + 1
 	}
-	if lost := len(n.pendIDs) - keep; lost > 0 {
-		text += fmt.Sprintf(" (loses %d)", lost)
-	}
-	if keep > 0 {
-		text += fmt.Sprintf(" (finds %d durable)", keep)
-	}
-	id, more, done := w.perform(next, fx, len(fx), false)
-	return move{
-		to: id, sends: append(append([]uint32(nil), sends...), more...), fault: true, crash: true, event: text,
-		does: append(append([]string(nil), does...), done...),
-	}
+	id, sends := w.perform(next, fx, false)
+	return move{to: id, sends: sends, fault: true, crash: true, account: account{
+		boots: fx, depose: depose, keep: uint8(keep), lose: uint8(len(n.pendIDs) - keep),
+	}}
 }
 
 const (
@@ -244,8 +238,13 @@ func (w *world) deliver(id, flight uint32, deposed bool) []move {
 		return m
 	}
 	m := w.on(w.nodes[id], deposed, tagMessage|uint64(flight), w.flights.values[flight], nil)
-	w.moves[key] = m
+	w.remember(key, m)
 	return m
+}
+
+func (w *world) remember(key uint64, m []move) {
+	w.moves[key] = m
+	w.memo += 32 + 144*int64(cap(m))
 }
 
 // alone is what the node may do without a message.
@@ -269,14 +268,14 @@ func (w *world) alone(id uint32) []move {
 	if w.mortal[n.actor] && w.limits.Crashes > 0 {
 		for keep := 0; keep <= len(n.pendIDs); keep++ {
 			if w.leader[n.actor] && w.limits.Depositions {
-				out = append(out, w.crash(n, keep, true, nil, nil, "deposed, and does not know it"))
+				out = append(out, w.crash(n, keep, true))
 			}
 			if !w.limits.Depositions || !w.leader[n.actor] {
-				out = append(out, w.crash(n, keep, false, nil, nil, "crash"))
+				out = append(out, w.crash(n, keep, false))
 			}
 		}
 	}
-	w.moves[key] = out
+	w.remember(key, out)
 	return out
 }
 

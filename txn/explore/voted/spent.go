@@ -16,15 +16,22 @@ func (in invariants) spent(v explore.View, m explore.Message) bool {
 		l := v.Local(clientID).(clientLocal)
 		return l.Move != producing || l.Txn != b.Txn || l.Part != b.Part
 	case add:
-		return in.OnlyEndsLate && !v.Local(clientID).(clientLocal).awaits(b.Request)
+		return (in.OnlyEndsLate || in.Punctual) && !v.Local(clientID).(clientLocal).awaits(b.Request)
+	case end:
+		return in.Punctual && !v.Local(clientID).(clientLocal).awaits(b.Request)
+	case produce:
+		return in.Punctual && !v.Local(clientID).(clientLocal).produces(b.Txn)
 	case initialise:
 		return in.answered(v, b.Request)
 	case verify:
-		if l := v.Local(clientID).(clientLocal); in.OnlyEndsLate && (l.Move != producing || l.Txn != b.Txn) {
+		if (in.OnlyEndsLate || in.Punctual) && !v.Local(clientID).(clientLocal).produces(b.Txn) {
 			return true
 		}
 		return has(v, explore.ID(b.Part)+firstPartition, b.Txn)
 	case verified:
+		if in.Punctual && !v.Local(clientID).(clientLocal).produces(b.Txn) {
+			return true
+		}
 		return has(v, m.To, b.Txn)
 	case protocol:
 		return in.spentProtocol(v, m.From, m.To, b.Message)
@@ -40,6 +47,9 @@ func (in invariants) answered(v explore.View, r twopc.Request) bool {
 		return ok && a.Request == r && a.Result == twopc.Done
 	})
 }
+
+// produces says that the client waits for an acknowledgement of the batch.
+func (l clientLocal) produces(txn int) bool { return l.Move == producing && l.Txn == txn }
 
 // awaits says that the answer to the request would tell the client something.
 func (l clientLocal) awaits(r twopc.Request) bool {

@@ -21,6 +21,7 @@ type Setting struct {
 	Narrow       bool // transactions after the first leave out the first partition
 	Patient      bool // timeouts wait until nothing else can happen
 	OnlyEndsLate bool // of the client's requests only EndTxn may come late: shows what that alone does
+	Punctual     bool // no request of the client comes late: what version 1 needs
 	Plant        Plant
 }
 
@@ -71,6 +72,9 @@ func (s Setting) System() explore.System {
 	}
 	if s.Patient {
 		name += ", patient"
+	}
+	if s.Punctual {
+		name += ", punctual"
 	}
 	if s.OnlyEndsLate {
 		name += ", only EndTxn late"

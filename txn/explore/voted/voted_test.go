@@ -37,7 +37,7 @@ func TestVotedCommitHoldsInEveryOrderOfEvents(t *testing.T) {
 		{Setting{Transactions: 2, Partitions: 2, Version: 2}, explore.Limits{Crashes: 2}},
 		{Setting{Transactions: 1, Partitions: 2, Version: 2}, explore.Limits{Crashes: 1, Depositions: true}},
 		{Setting{Transactions: 2, Partitions: 1, Version: 2}, explore.Limits{Crashes: 1, Depositions: true}},
-		{Setting{Transactions: 2, Partitions: 1, Version: 2, Replaced: true}, explore.Limits{}},
+		{Setting{Transactions: 2, Partitions: 1, Version: 2, Replaced: true}, explore.Limits{Crashes: 1}},
 	} {
 		if quick && c.Crashes > 1 {
 			c.Crashes = 1
@@ -79,6 +79,22 @@ func TestALateEndTxnDecidesTheNextTransactionAtVersion1(t *testing.T) {
 	r := search(t, Setting{Transactions: 2, Partitions: 1, Version: 1, OnlyEndsLate: true}, explore.Limits{States: 2_000_000})
 	if r.Broken == nil || !strings.Contains(r.Broken.What, "never asked") {
 		t.Error("not found")
+	}
+}
+
+// What version 1 lacks is the name of the transaction in the client's requests. Where none of them comes late it holds too.
+func TestVersion1HoldsWhereNoRequestOfTheClientComesLate(t *testing.T) {
+	for _, c := range []struct {
+		Setting
+		explore.Limits
+	}{
+		{Setting{Transactions: 2, Partitions: 2, Version: 1, Punctual: true}, explore.Limits{Crashes: 1}},
+		{Setting{Transactions: 2, Partitions: 1, Version: 1, Punctual: true}, explore.Limits{Crashes: 1, Depositions: true}},
+		{Setting{Transactions: 2, Partitions: 1, Version: 1, Punctual: true, Replaced: true}, explore.Limits{Crashes: 1}},
+	} {
+		if r := search(t, c.Setting, c.Limits); r.Broken != nil || !r.Complete {
+			t.Errorf("%s: broken or not all visited", r.System)
+		}
 	}
 }
 
