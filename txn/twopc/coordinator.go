@@ -370,7 +370,7 @@ func reply(to Request, r Result) []Effect {
 	return []Effect{Answer{Request: to, Result: r, Confirm: r == Fenced || r == BadState || r == BadID}}
 }
 
-// String tells everything that decides: two coordinators are equal exactly if their strings are.
+// String tells everything that decides, durations left out: two coordinators with equal strings do the same for ever.
 func (s Coordinator) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s t%d", s.Phase, s.Term)

@@ -34,7 +34,7 @@ func (l *lockstep) coordinator(e Event) {
 		case Tell:
 			l.participant(f.To, f.Message.(Event))
 		case Append:
-			l.append(f.Record, func() { l.coordinator(Durable{f.Record}) })
+			l.append(f.Record, func() { l.coordinator(Durable(f)) })
 		case Answer:
 			l.answers = append(l.answers, f)
 		}
@@ -49,7 +49,7 @@ func (l *lockstep) participant(m Member, e Event) {
 		case Report:
 			l.coordinator(f.Message.(Event))
 		case Append:
-			l.append(f.Record, func() { l.participant(m, Durable{f.Record}) })
+			l.append(f.Record, func() { l.participant(m, Durable(f)) })
 		}
 	}
 }
@@ -77,8 +77,12 @@ func TestCostOfATransactionInRecordsAndRounds(t *testing.T) {
 		rounds  int
 		records func(p int) map[string]int
 	}{
-		{true, 1, 2, func(p int) map[string]int { return map[string]int{"Promised": p, "Committed": 1, "Marked": p, "Finished": 1} }},
-		{true, 2, 2, func(p int) map[string]int { return map[string]int{"Promised": p, "Committed": 1, "Marked": p, "Finished": 1} }},
+		{true, 1, 2, func(p int) map[string]int {
+			return map[string]int{"Promised": p, "Committed": 1, "Marked": p, "Finished": 1}
+		}},
+		{true, 2, 2, func(p int) map[string]int {
+			return map[string]int{"Promised": p, "Committed": 1, "Marked": p, "Finished": 1}
+		}},
 		{false, 1, 0, func(p int) map[string]int { return map[string]int{"Marked": p} }},
 		{false, 2, 1, func(p int) map[string]int { return map[string]int{"Marked": p, "Raised": 1} }},
 	} {

@@ -203,7 +203,7 @@ func (c Config) ask(p Participant) (Participant, []Effect) {
 	return p, fx
 }
 
-// String tells everything that decides: two participants of one partition are equal exactly if their strings are.
+// String tells everything that decides: two participants of one partition with equal strings do the same for ever.
 func (p Participant) String() string {
 	var b strings.Builder
 	b.WriteString(p.Stage.String())

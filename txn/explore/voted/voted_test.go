@@ -2,6 +2,7 @@ package voted
 
 import (
 	"flag"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,16 @@ func TestVotedCommitInLargerWorlds(t *testing.T) {
 				t.Errorf("%s: broken", r.System)
 			}
 		}
+	}
+}
+
+// The planted faults are here and not in the machines; no command that runs a broker contains them.
+func TestPlantedFaultsAreOutOfReachOfServers(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "gopherlog/cmd/server").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "gopherlog/txn/explore") {
+		t.Error("cmd/server contains the explorer")
 	}
 }
