@@ -27,6 +27,9 @@ func (c Config) Boot(newest *Record, now time.Time) (State, []Effect) {
 }
 
 // Handle is the machine: what becomes of a state when something happens, and what is to be done. now only dates records.
+//
+// Membership lives in memory, so answers are right as long as this coordinator leads. One that was deposed and does not know it could send
+// a member away whom its successor has (FENCED_INSTANCE_ID ends a client for good): a driver lets answers go only within its lease.
 func (c Config) Handle(state State, event Event, now time.Time) (State, []Effect) {
 	s := &step{Config: c, State: state, now: now}
 	if state.Silent {
