@@ -15,6 +15,7 @@ import (
 	"gopherlog/engine/kv"
 	"gopherlog/engine/log"
 	"gopherlog/engine/vfs"
+	"gopherlog/engine/wire"
 )
 
 // electing bounds the wait for leaders.
@@ -24,6 +25,7 @@ const electing = 20 * time.Second
 type trio struct {
 	nodes  [3]trioNode
 	groups []*replica.Group // the leaders, by partition
+	pool   wire.Pool
 }
 
 type trioNode struct {
@@ -144,24 +146,29 @@ func (t *trio) replicate(ctx context.Context, chunk []byte, window, ops int) err
 	left.Store(int64(ops))
 	work, ctx := errgroup.WithContext(ctx)
 	for _, g := range t.groups {
-		work.Go(func() error { return pump(ctx, g, chunk, window, &left) })
+		work.Go(func() error { return t.pump(ctx, g, chunk, window, &left) })
 	}
 	return work.Wait()
 }
 
-// pump proposes what fits at once, as the broker's proposer does with what waits. Every batch has bytes of its own, as a request's have:
-// from the proposal on they belong to the log and the transport.
-func pump(ctx context.Context, g *replica.Group, chunk []byte, window int, left *atomic.Int64) error {
+// pump proposes what fits at once, as the broker's proposer does with what waits. Every batch lies in a pooled buffer of its own, as in
+// the broker it lies in its request's; that it is copied there stands for the read of the request.
+func (t *trio) pump(ctx context.Context, g *replica.Group, chunk []byte, window int, left *atomic.Int64) error {
 	slots := make(chan struct{}, window)
 	failed := make(chan error, 1)
-	done := func(_ int64, err error) {
-		if err != nil {
-			select {
-			case failed <- err:
-			default:
+	propose := func(term uint64) *replica.Proposal {
+		buf := t.pool.Get(len(chunk))
+		copy(buf.Bytes(), chunk)
+		return &replica.Proposal{Data: buf.Bytes(), Owner: buf, Term: term, Done: func(_ int64, err error) {
+			buf.Release()
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
 			}
-		}
-		<-slots
+			<-slots
+		}}
 	}
 	term := g.Status().Term
 	for more := true; more; {
@@ -181,7 +188,7 @@ func pump(ctx context.Context, g *replica.Group, chunk []byte, window int, left 
 				more = false
 				break
 			}
-			ps = append(ps, &replica.Proposal{Data: append([]byte(nil), chunk...), Term: term, Done: done})
+			ps = append(ps, propose(term))
 		}
 		if len(ps) > 0 {
 			if err := g.ProposeBatch(ps); err != nil {
