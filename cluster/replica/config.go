@@ -44,7 +44,7 @@ func baseConfig(self rpc.ServerID, t Timers, logger hclog.Logger) *raft.Config {
 // calm are the timers of a partition's group. Whoever has failed is found per
 // node, so they are only what remains when a leader's group falls silent while
 // its node answers pings.
-var calm = Timers{Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 3 * time.Second, Commit: 250 * time.Millisecond}
+var calm = Timers{Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 3500 * time.Millisecond, Commit: 250 * time.Millisecond}
 
 // rest is how long requests of an idle group may wait: a third of the lease, so
 // that a leader hears of its peers twice within it. Followers are as patient.

@@ -51,6 +51,8 @@ const (
 	// reconcileEvery is how often a group looks at its own state although no
 	// event told it to.
 	reconcileEvery = time.Second
+	// reconcileIdle is the same when nothing was appended for long.
+	reconcileIdle = 5 * time.Second
 	// stallAfter is how long one StoreLogs call may take before the group
 	// stops claiming to be alive.
 	stallAfter = 2 * time.Second
@@ -69,7 +71,7 @@ const (
 type Timers struct {
 	Heartbeat time.Duration // 4 s: follower without contact becomes a candidate after one to two of these
 	Election  time.Duration // 4 s
-	Lease     time.Duration // 3 s: a leader without a majority steps down; idle groups let requests rest for a third of it
+	Lease     time.Duration // 3.5 s: a leader without a majority steps down; idle groups let requests rest for a third of it
 	Commit    time.Duration // 250 ms: how late an idle follower may learn the commit index
 }
 

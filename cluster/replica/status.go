@@ -9,21 +9,42 @@ import (
 )
 
 // loop calls step after every event and at least once per interval, because
-// events may come before somebody listens to them.
+// events may come before somebody listens to them. The interval grows while
+// nothing happens: a thousand idle groups should not cost what busy ones do.
 func (c *core) loop(step func(tick bool)) {
 	defer c.wg.Done()
-	t := time.NewTicker(reconcileEvery)
+	t := time.NewTimer(reconcileEvery)
 	defer t.Stop()
+	var calm int // ticks in a row that found the log as it was
+	last := c.lastIndex()
 	for {
 		select {
 		case <-c.wake:
 			step(false)
+			if pace(calm) > reconcileEvery {
+				t.Reset(reconcileEvery)
+			}
+			calm = 0
+			continue
 		case <-t.C:
 			step(true)
 		case <-c.quit:
 			return
 		}
+		if calm++; c.lastIndex() != last || c.suspect.Load() {
+			calm, last = 0, c.lastIndex()
+		}
+		t.Reset(pace(calm))
 	}
+}
+
+// pace is the time to the next look, after so many that found nothing new. By
+// then the last entries are in a restart copy.
+func pace(calm int) time.Duration {
+	if calm*int(reconcileEvery) <= int(checkpointEvery) {
+		return reconcileEvery
+	}
+	return reconcileIdle
 }
 
 // reconcile publishes the status if it changed. It also repairs the queue,
