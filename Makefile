@@ -9,7 +9,7 @@ RIVALS  := scenarios/rivals/kafka-saturation.yaml scenarios/rivals/kafka-latency
 FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
            ./txn/producer:FuzzDecode ./cluster/rpc:FuzzReadPart ./cluster/replica:FuzzDecodeSnapshot \
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
-           ./bench/history:FuzzReader
+           ./bench/history:FuzzReader ./txn/twopc:FuzzDecode
 
 .PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients clean
 

@@ -99,6 +99,27 @@ func TestVersion1HoldsWhereNoRequestOfTheClientComesLate(t *testing.T) {
 	}
 }
 
+// What the network forgets saves states and nothing else: without it the same is found, on ways of the same length.
+func TestForgettingSpentMessagesHidesNothing(t *testing.T) {
+	for _, c := range []struct {
+		Setting
+		explore.Limits
+	}{
+		{Setting{Transactions: 1, Partitions: 1, Version: 2}, explore.Limits{Crashes: 1, Depositions: true}},
+		{Setting{Transactions: 1, Partitions: 2, Version: 2, Plant: LonelyAbort}, explore.Limits{}},
+		{Setting{Transactions: 1, Partitions: 2, Version: 2, Plant: EarlyVote}, explore.Limits{Crashes: 1}},
+		{Setting{Transactions: 1, Partitions: 2, Version: 2, Plant: NoTermFence}, explore.Limits{Crashes: 1}},
+	} {
+		forgetting, all := c.Setting.System(), c.Setting.System()
+		all.Spent = nil
+		a, b := explore.Explore(forgetting, c.Limits), explore.Explore(all, c.Limits)
+		t.Logf("%s\nwithout: %s", a, b)
+		if (a.Broken == nil) != (b.Broken == nil) || a.Broken != nil && len(a.Broken.Trace) != len(b.Broken.Trace) {
+			t.Error("they differ")
+		}
+	}
+}
+
 // Larger worlds, as far as time allows.
 func TestVotedCommitInLargerWorlds(t *testing.T) {
 	l := explore.Limits{Crashes: 1, States: 50_000}
