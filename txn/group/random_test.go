@@ -94,7 +94,7 @@ func (w *walk) effect(was State, e Event, f Effect) {
 	case SetTimer:
 		w.timers[Timer{f.Kind, f.Member}] = true
 	case ClearTimer:
-		delete(w.timers, Timer{f.Kind, f.Member})
+		delete(w.timers, Timer(f))
 	case Joined:
 		w.close(f.Request, e)
 		if f.Code == OK || f.Code == MemberIDRequired {
