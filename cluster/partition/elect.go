@@ -50,10 +50,21 @@ type election struct {
 }
 
 // elector decides who campaigns. It belongs to one goroutine.
+//
+// When a node dies hundreds of groups change at once, and each change several times. So it looks at all groups only when a node died or
+// came back, and once in electIdle; at the undecided ones every electEvery; and otherwise at those that changed.
 type elector struct {
 	m    *Manager
 	open map[*Partition]*election
+
+	all, some time.Time // last look at all groups, and at all undecided ones
 }
+
+// lookAt tells the elector that the leadership of p may have become undecided, or decided.
+func (m *Manager) lookAt(p *Partition) { m.unled.add(p); kick(m.electKick) }
+
+// lookAtAll tells it that this may be so of any group.
+func (m *Manager) lookAtAll() { m.lookAll.Store(true); kick(m.electKick) }
 
 func (m *Manager) electLoop() {
 	e := &elector{m: m, open: make(map[*Partition]*election)}
@@ -66,20 +77,58 @@ func (m *Manager) electLoop() {
 		case <-m.electKick:
 		case <-timer.C:
 		}
-		timer.Reset(e.round(m.cfg.Now()))
+		timer.Reset(e.wake(m.cfg.Now()))
 	}
+}
+
+// wake looks at what may have changed and returns when to look again.
+func (e *elector) wake(now time.Time) time.Duration {
+	changed := e.m.unled.take()
+	if e.m.lookAll.Swap(false) || now.Sub(e.all) >= electIdle {
+		return e.round(now)
+	}
+	groups := slices.Collect(maps.Keys(changed))
+	if now.Sub(e.some) >= electEvery {
+		e.some = now
+		for p := range e.open {
+			if _, too := changed[p]; !too {
+				groups = append(groups, p)
+			}
+		}
+	}
+	e.look(groups, now)
+	return e.next()
 }
 
 // round looks at every group once and returns when to look again.
 func (e *elector) round(now time.Time) time.Duration {
-	if e.m.draining.Load() {
-		return electIdle
+	e.all, e.some = now, now
+	all := e.m.All()
+	e.look(all, now)
+	for p := range e.open {
+		if !slices.Contains(all, p) { // removed
+			delete(e.open, p)
+		}
+	}
+	return e.next()
+}
+
+func (e *elector) next() time.Duration {
+	if len(e.open) > 0 && !e.m.draining.Load() {
+		return electEvery
+	}
+	return electIdle
+}
+
+// look decides about these groups.
+func (e *elector) look(groups []*Partition, now time.Time) {
+	if len(groups) == 0 || e.m.draining.Load() {
+		return
 	}
 	v := newView(e.m)
-	seen := make(map[*Partition]bool)
 	var due []*Partition
 	givenUp := 0
-	for _, p := range e.m.All() {
+	for _, p := range groups {
 		st := p.group.Status()
 		if st.Role == replica.Leader && v.alone(p) {
 			p.group.StepDown()
@@ -87,9 +136,9 @@ func (e *elector) round(now time.Time) time.Duration {
 		}
 		orphan, undecided := v.undecided(st)
 		if !undecided {
+			delete(e.open, p)
 			continue
 		}
-		seen[p] = true
 		el := e.open[p]
 		if el == nil || el.orphan != orphan {
 			el = &election{orphan: orphan, since: now}
@@ -99,11 +148,6 @@ func (e *elector) round(now time.Time) time.Duration {
 			due = append(due, p)
 		}
 	}
-	for p := range e.open {
-		if !seen[p] {
-			delete(e.open, p)
-		}
-	}
 	if givenUp > 0 {
 		e.m.logger.Warn("a majority of their voters does not answer, leaderships given up", "partitions", givenUp)
 	}
@@ -111,10 +155,6 @@ func (e *elector) round(now time.Time) time.Duration {
 	for _, p := range due {
 		e.decide(p, e.open[p], answers[p], v, now)
 	}
-	if len(e.open) > 0 {
-		return electEvery
-	}
-	return electIdle
 }
 
 // decide lets the replica with the longest log campaign, if a majority may follow it: this one in case of a tie. A shorter

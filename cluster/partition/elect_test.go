@@ -135,6 +135,52 @@ func TestTheFirstSurvivorCampaignsAtOnce(t *testing.T) {
 	}
 }
 
+// A dead node's groups change by the hundreds, and each several times: to look at all of them after each change would take the time that
+// the elections need.
+func TestTheElectorLooksAtWhatChanged(t *testing.T) {
+	w := watch(t, 2)
+	w.follow(servers(3)[0])
+	campaigns := func() int {
+		w.e.wake(w.now)
+		w.h.g.mu.Lock()
+		defer w.h.g.mu.Unlock()
+		return w.h.g.campaigns
+	}
+	w.m.lookAtAll()
+	campaigns()
+	w.reportDead(1, 2, 3)
+	if n := campaigns(); n != 0 {
+		t.Fatal("looked at a group of which nothing was told")
+	}
+	w.m.lookAt(w.h.Partition)
+	if n := campaigns(); n != 1 {
+		t.Fatalf("%d campaigns after the group was told of, want 1", n)
+	}
+	w.now = w.now.Add(againAfter - time.Millisecond)
+	if n := campaigns(); n != 1 {
+		t.Fatalf("%d campaigns, want the first to have its time", n)
+	}
+	for range againAfter / electEvery { // nobody tells anything any more
+		w.now = w.now.Add(electEvery)
+		campaigns()
+	}
+	if n := campaigns(); n != 2 {
+		t.Fatalf("%d campaigns, want another one for a group that stays undecided", n)
+	}
+	w.follow(servers(3)[2])
+	w.now = w.now.Add(electEvery)
+	campaigns()
+	if len(w.e.open) != 0 {
+		t.Fatal("a group that is led again is looked at for ever")
+	}
+	w.reportDead(3, 1, 2)
+	w.now = w.now.Add(electIdle)
+	campaigns()
+	if len(w.e.open) != 1 {
+		t.Fatal("a change that nobody told of is not found within a second")
+	}
+}
+
 func TestTheNextSurvivorGivesAHeadStart(t *testing.T) {
 	w := watch(t, 3)
 	w.follow(servers(3)[0])
