@@ -66,8 +66,6 @@ func servers(n int) []rpc.ServerID {
 	return out
 }
 
-func (g *fakeGroup) Prompt() bool { return g.gate == nil }
-
 func (g *fakeGroup) ProposeBatch(ps []*replica.Proposal) error {
 	if g.gate != nil {
 		g.enter <- struct{}{}

@@ -2,21 +2,15 @@ package partition
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gopherlog/cluster/replica"
 	"gopherlog/txn/producer"
 )
 
-// inlineFlying is how many proposals may fly when a caller of Append proposes by itself: raft's channel has room for more, so
-// nobody waits there.
-const inlineFlying = 32
-
-// leadership is one term in which this replica leads: the queue of what shall be proposed and the turn to propose. Whoever has
-// the turn alone touches the overlay and calls ProposeBatch: the caller of Append when nobody else does, which saves a lone
-// batch the way through another goroutine, and otherwise the goroutine of run. Every proposal carries the term, so none can be
-// stored in another one, after its repeat was stored in between.
+// leadership is one term in which this replica leads: the queue of what shall be proposed and the one goroutine that
+// proposes. The goroutine alone touches the overlay and calls ProposeBatch; every proposal carries the term, so none can
+// be stored in another one, after its repeat was stored in between.
 type leadership struct {
 	p     *Partition
 	term  uint64
@@ -24,16 +18,12 @@ type leadership struct {
 
 	wakeup chan struct{} // capacity 1
 	stop   chan struct{}
-	turn   chan struct{} // capacity 1: full while somebody has the turn
-	inline atomic.Bool   // callers may take the turn
 
 	mu     sync.Mutex // guards queue, closed
 	queue  []*inflight
 	closed bool
 
-	// owned by whoever has the turn
-	timer    *time.Timer
-	alarm    time.Time // when timer fires; zero: it does not
+	// owned by run
 	overlay  *producer.Overlay
 	flying   []*inflight // proposed or held back, in order of proposal, until over
 	waiting  []*inflight // requests that may need their deadline, repeats included; answered ones go at the next sweep
@@ -52,13 +42,8 @@ func (p *Partition) beginLeadership(term uint64) *leadership {
 		p: p, term: term, epoch: int32(term),
 		wakeup:  make(chan struct{}, 1),
 		stop:    make(chan struct{}),
-		turn:    make(chan struct{}, 1),
-		timer:   time.NewTimer(time.Hour),
 		overlay: producer.NewOverlay(),
-		next:    p.log.EndOffset(),
 	}
-	l.timer.Stop()
-	l.inline.Store(true)
 	p.wg.Add(1)
 	go l.run()
 	return l
@@ -95,7 +80,7 @@ func (l *leadership) notAdmitted() error {
 	}
 }
 
-// enqueue appends f to the queue and sees to it that it is proposed; false if the leadership is over.
+// enqueue appends f to the queue; false if the leadership is over.
 func (l *leadership) enqueue(f *inflight) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -105,18 +90,9 @@ func (l *leadership) enqueue(f *inflight) bool {
 	l.queue = append(l.queue, f)
 	first := len(l.queue) == 1
 	l.mu.Unlock()
-	if !first {
-		return true // who queued the first one is about to have all of them proposed
+	if first {
+		l.nudge()
 	}
-	if l.inline.Load() && l.p.group.Prompt() {
-		select {
-		case l.turn <- struct{}{}:
-			l.propel()
-			return true
-		default:
-		}
-	}
-	l.nudge()
 	return true
 }
 
@@ -127,39 +103,26 @@ func (l *leadership) nudge() {
 	}
 }
 
-// propel does what can be done now and gives the turn up. The caller has it.
-func (l *leadership) propel() {
-	now := l.p.now()
-	if next := l.step(now); next > 0 {
-		if at := now.Add(next); l.alarm.IsZero() || at.Before(l.alarm) {
-			l.alarm = at
-			l.timer.Reset(next)
-		}
-	}
-	l.inline.Store(len(l.flying) < inlineFlying)
-	<-l.turn
-}
-
-// run proposes what callers do not, and keeps the time.
+// run is the proposer.
 func (l *leadership) run() {
 	defer l.p.wg.Done()
-	defer l.timer.Stop()
+	l.next = l.p.log.EndOffset()
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
 	for {
-		rung := false
 		select {
 		case <-l.stop:
-			l.turn <- struct{}{} // for ever
 			l.abandon()
 			return
 		case <-l.wakeup:
-		case <-l.timer.C:
-			rung = true
+		case <-timer.C:
 		}
-		l.turn <- struct{}{}
-		if rung {
-			l.alarm = time.Time{}
+		if next := l.step(l.p.now()); next > 0 {
+			timer.Reset(next)
+		} else {
+			timer.Stop()
 		}
-		l.propel()
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 // group is what a partition needs of its Raft group: *replica.Group, or a fake in tests.
 type group interface {
 	ProposeBatch(ps []*replica.Proposal) error
-	Prompt() bool
 	Status() replica.Status
 	InSync(now time.Time) []rpc.ServerID
 	Voters() []rpc.ServerID

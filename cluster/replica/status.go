@@ -116,10 +116,3 @@ func (c *core) status() Status {
 	}
 	return s
 }
-
-// Prompt reports that ProposeBatch would not wait for the end of a transfer now.
-func (g *Group) Prompt() bool {
-	g.queue.mu.Lock()
-	defer g.queue.mu.Unlock()
-	return g.pause == nil
-}

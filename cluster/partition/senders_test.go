@@ -6,26 +6,9 @@ import (
 	"time"
 )
 
-func TestALoneBatchIsProposedByItsSender(t *testing.T) {
-	h := open(t, manual)
-	for i := range inlineFlying {
-		h.Append(&AppendRequest{Batch: plain(1), Acks: AcksAll, Done: func(AppendResult) {}})
-		h.g.mu.Lock()
-		pending := len(h.g.pending)
-		h.g.mu.Unlock()
-		if pending != i+1 {
-			t.Fatalf("%d batches are proposed when Append %d returns", pending, i+1)
-		}
-	}
-	// From here on the group might make its sender wait.
-	h.send(plain(1), AcksAll)
-	h.proposed(t, inlineFlying+1)
-	h.g.commit(-1)
-}
-
-// TestProposersTakeTurns appends from many goroutines at once: every batch is proposed once, and none stays in the queue when its
-// sender finds the turn taken.
-func TestProposersTakeTurns(t *testing.T) {
+// TestConcurrentSendersLeaveNothingQueued appends from many goroutines at once: every batch is proposed once, and none waits for a
+// later one to wake the proposer.
+func TestConcurrentSendersLeaveNothingQueued(t *testing.T) {
 	h := open(t)
 	const senders, each = 8, 150
 	var mu sync.Mutex
