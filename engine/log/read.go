@@ -78,15 +78,26 @@ func (l *Log) Entry(index uint64) (Entry, error) {
 }
 
 // EntryHeader is Entry, but of a data entry it returns the batch's header only, unchecked: what a scan
-// for kinds and terms needs.
+// for kinds and terms needs, and a state machine that reads headers. Control batches come whole: what
+// kind of marker one is stands in its record.
 func (l *Log) EntryHeader(index uint64) (Entry, error) {
-	if e, ok := l.cached(index, true); ok {
-		if e.IsData() {
-			e.Data = e.Data[:record.HeaderSize:record.HeaderSize]
+	e, ok := l.cached(index, true)
+	if !ok {
+		var err error
+		if e, err = l.readOne(index, true); err != nil {
+			return Entry{}, err
 		}
-		return e, nil
 	}
-	return l.readOne(index, true)
+	switch {
+	case !e.IsData():
+	case record.Batch(e.Data).IsControl():
+		if !whole(&e) {
+			return l.readOne(index, false)
+		}
+	default:
+		e.Data = e.Data[:record.HeaderSize:record.HeaderSize]
+	}
+	return e, nil
 }
 
 func (l *Log) readOne(index uint64, header bool) (e Entry, err error) {
