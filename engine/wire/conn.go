@@ -42,7 +42,7 @@ func newConn(srv *Server, nc net.Conn) *Conn {
 	c.frames = frameReader{
 		src: nc, pool: srv.pool, maxFrame: srv.limits.MaxFrame, limit: srv.cfg.FrameLimit,
 		reserve: c.reserve, refund: c.refund,
-		begun: func() { c.frameStart.CompareAndSwap(0, srv.nanos()) },
+		begun: c.frameBegun,
 		ended: c.frameEnded,
 	}
 	if tcp, ok := nc.(*net.TCPConn); ok {
@@ -151,7 +151,7 @@ func (c *Conn) reserve(capacity int, begun bool) error {
 			return err
 		}
 	}
-	c.frameStart.CompareAndSwap(0, c.srv.nanos())
+	c.frameBegun()
 	return nil
 }
 
@@ -188,6 +188,13 @@ func (c *Conn) signalRoom() {
 	select {
 	case c.room <- struct{}{}:
 	default:
+	}
+}
+
+// frameBegun starts the frame's clock unless it runs; it is called several times a frame.
+func (c *Conn) frameBegun() {
+	if c.frameStart.Load() == 0 {
+		c.frameStart.CompareAndSwap(0, c.srv.nanos())
 	}
 }
 
