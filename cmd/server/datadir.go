@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"gopherlog/cluster/meta"
@@ -31,6 +33,9 @@ func openDataDir(files vfs.FS, path string, id int32) (*dataDir, error) {
 	if err := vfs.MkdirAllSync(files, path); err != nil {
 		return nil, diskError("make the data directory", path, err)
 	}
+	if err := refuseForeign(files, path); err != nil {
+		return nil, err
+	}
 	lock, err := files.Lock(filepath.Join(path, lockFile))
 	if err != nil {
 		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EWOULDBLOCK) {
@@ -44,6 +49,26 @@ func openDataDir(files vfs.FS, path string, id int32) (*dataDir, error) {
 		return nil, errors.Join(dirError(path, err), lock.Close())
 	}
 	return d, nil
+}
+
+// ours are the names that a server may have left before it wrote who it is; lost+found is the file system's.
+var ours = []string{lockFile, "kv", "topics", "control", "lost+found"}
+
+// refuseForeign refuses a directory that holds other files and no identity: it is most likely not the one that was meant.
+func refuseForeign(files vfs.FS, path string) error {
+	names, err := files.List(path)
+	if err != nil {
+		return diskError("read the data directory", path, err)
+	}
+	if slices.Contains(names, meta.PropertiesFile) {
+		return nil
+	}
+	for _, name := range names {
+		if !slices.Contains(ours, name) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, meta.PropertiesFile) {
+			return cli.Environment(fmt.Errorf("the data directory %s holds files that GopherLog did not write, such as %s: give -data a directory of its own", path, name))
+		}
+	}
+	return nil
 }
 
 // dirError turns what the identity says into an environment error.
