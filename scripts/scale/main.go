@@ -87,7 +87,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.base, "dir", os.TempDir(), "directory for the nodes' data")
 	flags.IntVar(&o.partitions, "partitions", 1000, "partitions, of replication factor 3")
 	flags.IntVar(&o.topics, "topics", 10, "topics that share them")
-	flags.DurationVar(&o.settle, "settle", 40*time.Second, "pause before idling is measured: nodes tidy up for half a minute")
+	flags.DurationVar(&o.settle, "settle", 45*time.Second, "pause before idling is measured: nodes tidy up for half a minute")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "for how long idling is measured")
 	flags.Var(&o.fill, "fill", "bytes that every node holds before one more restart, as 20GiB; three times as much on disk")
 	flags.StringVar(&o.only, "rows", "", "comma-separated parts of step names (idle, failover, all); default: all. Creation always runs")

@@ -34,6 +34,7 @@ const victim = 1
 
 func (r *rig) steps() []step {
 	all := []step{
+		{"start", true, r.start},
 		{"create", true, r.create},
 		{"idle", false, r.idling},
 		{"failover and restart of one", false, r.failover},
@@ -46,7 +47,7 @@ func (r *rig) steps() []step {
 
 // profiled runs a step, beside a processor profile of node 1 if one was asked for.
 func (r *rig) profiled(ctx context.Context, s step) error {
-	if r.profile == "" || s.always || s.name == restartOfAll {
+	if r.profile == "" || s.name == "start" || s.name == restartOfAll {
 		return s.run(ctx)
 	}
 	if err := os.MkdirAll(r.profile, 0o755); err != nil {
@@ -86,7 +87,7 @@ func (r *rig) row(name string, figure, budget float64, unit, note string) {
 	fmt.Fprintf(r.out, "%-44s %12s %12s %-5s %s\n", name, fmt.Sprintf("%.3g %s", figure, unit), limit, verdict, note)
 }
 
-func (r *rig) create(ctx context.Context) error {
+func (r *rig) start(ctx context.Context) error {
 	for i := range r.cluster.nodes {
 		if err := r.cluster.start(i); err != nil {
 			return err
@@ -97,6 +98,10 @@ func (r *rig) create(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func (r *rig) create(ctx context.Context) error {
 	before := r.spent()
 	p := &probe{addrs: r.cluster.addrs, pause: 50 * time.Millisecond, began: time.Now()}
 	if err := create(ctx, r.cluster.addrs[0], r.partitions); err != nil {
