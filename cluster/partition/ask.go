@@ -12,14 +12,15 @@ import (
 )
 
 // methodGroups asks a peer about groups. The request is their ids, 20 bytes each; the answer, in the same order and big
-// endian, for each: flags u8 (1: it holds a replica that may vote; 2: it knows a leader, other than who asks; 4: it campaigns just now) | term of the
-// last entry u64 | index of the last entry u64.
+// endian, for each: flags u8 (1: it holds a replica that may vote; 2: it knows a leader, other than who asks; 4: it campaigns just now; 8: it
+// leads) | term of the last entry u64 | index of the last entry u64.
 const methodGroups = "partition.groups"
 
 const (
-	flagHeld = 1
-	flagLed  = 2
-	flagBusy = 4
+	flagHeld  = 1
+	flagLed   = 2
+	flagBusy  = 4
+	flagLeads = 8
 
 	groupIDSize = 16 + 4
 	answerSize  = 1 + 8 + 8
@@ -29,6 +30,7 @@ const (
 type answer struct {
 	server              rpc.ServerID
 	held, led, busy     bool
+	leads               bool
 	lastTerm, lastIndex uint64
 }
 
@@ -91,7 +93,7 @@ func (v *view) ask(peer rpc.NodeID, questions []question) []answer {
 	for i, q := range questions {
 		a := response[answerSize*i:]
 		out[i] = answer{
-			server: q.server, held: a[0]&flagHeld != 0, led: a[0]&flagLed != 0, busy: a[0]&flagBusy != 0,
+			server: q.server, held: a[0]&flagHeld != 0, led: a[0]&flagLed != 0, busy: a[0]&flagBusy != 0, leads: a[0]&flagLeads != 0,
 			lastTerm: binary.BigEndian.Uint64(a[1:]), lastIndex: binary.BigEndian.Uint64(a[9:]),
 		}
 	}
@@ -126,8 +128,11 @@ func (m *Manager) answer(dst []byte, key slotKey, from rpc.NodeID) []byte {
 	if st.Leader != "" && st.Leader.Node() != from {
 		flags |= flagLed
 	}
-	if st.Role == replica.Candidate {
+	switch st.Role {
+	case replica.Candidate:
 		flags |= flagBusy
+	case replica.Leader:
+		flags |= flagLeads
 	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, p.log.LastTerm())

@@ -161,11 +161,15 @@ func (e *elector) look(groups []*Partition, now time.Time) {
 // log could not win, and its campaign would only depose who can.
 func (e *elector) decide(p *Partition, el *election, answers []answer, v *view, now time.Time) {
 	best := answer{server: e.m.cfg.Self, lastTerm: p.log.LastTerm(), lastIndex: p.log.LastIndex()}
-	without := 1
+	without, there := 1, 1
 	for _, a := range answers {
 		if !a.held {
 			continue
 		}
+		if a.leads {
+			return // it won a moment ago, and this replica has not heard from it yet: a campaign would depose it
+		}
+		there++
 		if a.busy && now.Sub(el.since) < busyPatience {
 			return // two campaigns at once would cost each other the votes
 		}
@@ -176,8 +180,9 @@ func (e *elector) decide(p *Partition, el *election, answers []answer, v *view, 
 			best = a
 		}
 	}
-	if !el.orphan && without < majority(len(p.group.Voters())) {
-		return
+	need := majority(len(p.group.Voters()))
+	if there < need || !el.orphan && without < need {
+		return // on busy cores an answer may be late: who does not answer now does not vote in time either
 	}
 	if best.server != e.m.cfg.Self {
 		el.campaign = now

@@ -22,6 +22,8 @@ type fakeNet struct {
 	missing map[rpc.NodeID]bool                // peers that do not hold the groups
 	last    map[rpc.NodeID][2]uint64           // term and index of the last entry
 	busy    map[rpc.NodeID]bool                // peers that campaign
+	leading map[rpc.NodeID]bool                // peers that lead
+	mute    map[rpc.NodeID]bool                // peers that do not answer
 	self    rpc.ServerID
 	calls   atomic.Int32
 	asked   chan rpc.ServerID
@@ -33,7 +35,7 @@ func (n *fakeNet) ReportsDead(id rpc.NodeID) map[rpc.NodeID]bool { return n.repo
 // Call answers for every group alike.
 func (n *fakeNet) Call(_ context.Context, to rpc.NodeID, _ string, request []byte) ([]byte, error) {
 	n.calls.Add(1)
-	if n.dead[to] {
+	if n.dead[to] || n.mute[to] {
 		return nil, errors.New("down")
 	}
 	var out []byte
@@ -44,6 +46,9 @@ func (n *fakeNet) Call(_ context.Context, to rpc.NodeID, _ string, request []byt
 		}
 		if n.busy[to] {
 			flags |= flagBusy
+		}
+		if n.leading[to] {
+			flags |= flagLeads
 		}
 		if n.missing[to] {
 			flags = 0
@@ -190,6 +195,36 @@ func TestTheNextSurvivorGivesAHeadStart(t *testing.T) {
 	}
 	if n := w.after(2 * electEvery); n != 1 {
 		t.Fatalf("%d campaigns, want 1 after the head start", n)
+	}
+}
+
+// The first survivor has won, and the second has not heard from it yet, on busy cores. A campaign would depose it.
+func TestTheWinnerOfAMomentAgoIsNotDeposed(t *testing.T) {
+	w := watch(t, 3)
+	w.follow(servers(3)[0])
+	w.reportDead(1, 2, 3)
+	w.net.leading = map[rpc.NodeID]bool{2: true}
+	if n := w.after(2 * time.Second); n != 0 {
+		t.Fatalf("%d campaigns against a leader that is there", n)
+	}
+	w.net.leading = nil
+	if n := w.after(electEvery); n != 1 {
+		t.Fatalf("%d campaigns once it leads no more, want 1", n)
+	}
+}
+
+// Without an answer nobody knows whether the other campaigns or leads, and its vote would be missing.
+func TestNobodyCampaignsWithoutAMajorityThatAnswers(t *testing.T) {
+	w := watch(t, 2)
+	w.follow(servers(3)[0])
+	w.reportDead(1, 2, 3)
+	w.net.mute = map[rpc.NodeID]bool{3: true}
+	if n := w.after(time.Second); n != 0 {
+		t.Fatalf("%d campaigns although the only other survivor does not answer", n)
+	}
+	w.net.mute = nil
+	if n := w.after(electEvery); n != 1 {
+		t.Fatalf("%d campaigns once it answers, want 1", n)
 	}
 }
 
