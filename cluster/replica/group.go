@@ -30,6 +30,7 @@ type Group struct {
 	boot    bootRule
 
 	busy    atomic.Bool // housekeeping runs
+	alone   atomic.Bool // there were no peers a moment ago: nobody will ask for what is appended
 	unsaved bool        // its last run failed; who made busy true owns it
 	ticks   int         // since the last checkpoint; loop's
 	closing sync.Once
@@ -122,6 +123,7 @@ func (g *Group) step(tick bool) {
 	}
 	if tick {
 		g.ticks++
+		g.alone.Store(len(g.members()) == 1)
 		g.seekLongest()
 	}
 	if g.state.due.Load() || g.checkpointDue() {

@@ -130,6 +130,9 @@ func (l *groupLog) append(logs []*raft.Log) error {
 		}
 	}
 	clear(l.entries)
+	if err == nil && l.g.alone.Load() {
+		l.g.log.Replicated(logs[len(logs)-1].Index)
+	}
 	return err
 }
 
