@@ -253,6 +253,9 @@ func (r *rig) led(ctx context.Context, node int) (out []partition, err error) {
 }
 
 func (r *rig) failover(ctx context.Context) error {
+	if err := r.settled(ctx); err != nil { // on a busy machine leaderships wander
+		return err
+	}
 	led, err := r.led(ctx, victim)
 	if err != nil {
 		return err
