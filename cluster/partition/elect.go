@@ -41,6 +41,9 @@ const (
 //
 // A leader to whom a majority of the voters is dead commits nothing, and the others follow another one by now. It steps down at
 // once, long before its lease ends, so that its clients look elsewhere. It leads again only when a majority elects it.
+//
+// A replica whose storage failed or does not return leads nobody either, but its node answers pings, so the others would believe in it
+// for seconds. It asks the one with the longest log to campaign, unless somebody else leads.
 
 // election is what the elector remembers of an undecided group.
 type election struct {
@@ -54,8 +57,9 @@ type election struct {
 // When a node dies hundreds of groups change at once, and each change several times. So it looks at all groups only when a node died or
 // came back, and once in electIdle; at the undecided ones every electEvery; and otherwise at those that changed.
 type elector struct {
-	m    *Manager
-	open map[*Partition]*election
+	m     *Manager
+	open  map[*Partition]*election
+	unfit map[*Partition]time.Time // replicas that cannot lead, and when another was asked to
 
 	all, some time.Time // last look at all groups, and at all undecided ones
 }
@@ -66,8 +70,12 @@ func (m *Manager) lookAt(p *Partition) { m.unled.add(p); kick(m.electKick) }
 // lookAtAll tells it that this may be so of any group.
 func (m *Manager) lookAtAll() { m.lookAll.Store(true); kick(m.electKick) }
 
+func newElector(m *Manager) *elector {
+	return &elector{m: m, open: make(map[*Partition]*election), unfit: make(map[*Partition]time.Time)}
+}
+
 func (m *Manager) electLoop() {
-	e := &elector{m: m, open: make(map[*Partition]*election)}
+	e := newElector(m)
 	timer := time.NewTimer(electIdle)
 	defer timer.Stop()
 	for {
@@ -105,11 +113,9 @@ func (e *elector) round(now time.Time) time.Duration {
 	e.all, e.some = now, now
 	all := e.m.All()
 	e.look(all, now)
-	for p := range e.open {
-		if !slices.Contains(all, p) { // removed
-			delete(e.open, p)
-		}
-	}
+	removed := func(p *Partition) bool { return !slices.Contains(all, p) }
+	maps.DeleteFunc(e.open, func(p *Partition, _ *election) bool { return removed(p) })
+	maps.DeleteFunc(e.unfit, func(p *Partition, _ time.Time) bool { return removed(p) })
 	return e.next()
 }
 
@@ -126,10 +132,19 @@ func (e *elector) look(groups []*Partition, now time.Time) {
 		return
 	}
 	v := newView(e.m)
-	var due []*Partition
+	var due, unfit []*Partition
 	givenUp := 0
 	for _, p := range groups {
 		st := p.group.Status()
+		if st.Failed != nil || st.Stalled {
+			if now.Sub(e.unfit[p]) >= againAfter {
+				e.unfit[p] = now
+				unfit = append(unfit, p)
+			}
+			delete(e.open, p)
+			continue
+		}
+		delete(e.unfit, p)
 		if st.Role == replica.Leader && v.alone(p) {
 			p.group.StepDown()
 			givenUp++
@@ -151,9 +166,33 @@ func (e *elector) look(groups []*Partition, now time.Time) {
 	if givenUp > 0 {
 		e.m.logger.Warn("a majority of their voters does not answer, leaderships given up", "partitions", givenUp)
 	}
-	answers := v.askAll(due)
+	answers := v.askAll(slices.Concat(due, unfit))
 	for _, p := range due {
 		e.decide(p, e.open[p], answers[p], v, now)
+	}
+	for _, p := range unfit {
+		e.handOver(p, answers[p], v)
+	}
+}
+
+// handOver asks the replica with the longest log to campaign in place of this one, if nobody leads and a majority could follow it.
+func (e *elector) handOver(p *Partition, answers []answer, v *view) {
+	var best answer
+	there := 0
+	for _, a := range answers {
+		switch {
+		case !a.held:
+			continue
+		case a.leads, a.led, a.busy:
+			return
+		}
+		there++
+		if v.mayLead(a.server.Node()) && (best.server == "" || a.longer(best)) {
+			best = a
+		}
+	}
+	if best.server != "" && there >= majority(len(p.group.Voters())) {
+		e.m.ask(best.server, p)
 	}
 }
 

@@ -97,7 +97,7 @@ func watch(t *testing.T, node rpc.NodeID) *watched {
 	cfg := Config{Meta: w.meta, Self: rpc.MakeServerID(node, 1)}.WithDefaults()
 	w.m = &Manager{cfg: cfg, node: node, net: w.net, logger: cfg.Logger, ctx: context.Background(),
 		slots: map[slotKey]*slot{{}: {p: h.Partition, topic: &meta.Topic{Name: "t"}}}}
-	w.e = &elector{m: w.m, open: map[*Partition]*election{}}
+	w.e = newElector(w.m)
 	return w
 }
 
@@ -513,5 +513,50 @@ func TestAWipedReplicaLeavesJoinsAndVotesOneStepAtATime(t *testing.T) {
 	have[2].Voter = true
 	if c := next(); c.id != "" {
 		t.Fatalf("%+v", c)
+	}
+}
+
+// Nobody else can know that the storage of a leader failed: its node answers pings, and the others wait for their timers.
+func TestAReplicaThatCannotLeadHasAnotherCampaign(t *testing.T) {
+	w := watch(t, 1)
+	w.h.g.lead(5)
+	w.net.leads = map[rpc.NodeID]rpc.ServerID{2: w.net.self, 3: w.net.self}
+	w.net.last = map[rpc.NodeID][2]uint64{2: {5, 10}, 3: {5, 11}}
+	asked := func() (all []rpc.ServerID) {
+		w.m.wg.Wait()
+		for {
+			select {
+			case s := <-w.net.asked:
+				all = append(all, s)
+			default:
+				return all
+			}
+		}
+	}
+	if w.after(time.Second); len(asked()) != 0 {
+		t.Fatal("a healthy leader had another one campaign")
+	}
+	w.h.g.failed = replica.ErrFailed
+	w.after(0)
+	if got := asked(); len(got) != 1 || got[0] != servers(3)[2] {
+		t.Fatalf("asked %v, want the longest log once", got)
+	}
+	w.after(againAfter - electEvery)
+	if got := asked(); len(got) != 0 {
+		t.Fatalf("asked %v before the first campaign had its time", got)
+	}
+	w.after(2 * electEvery)
+	if got := asked(); len(got) != 1 {
+		t.Fatalf("asked %v, want another try while nobody leads", got)
+	}
+	w.net.leading = map[rpc.NodeID]bool{3: true}
+	w.after(2 * againAfter)
+	if got := asked(); len(got) != 0 {
+		t.Fatalf("asked %v although another replica leads", got)
+	}
+	w.net.leading, w.net.missing = nil, map[rpc.NodeID]bool{2: true}
+	w.after(2 * againAfter)
+	if got := asked(); len(got) != 0 {
+		t.Fatalf("asked %v although no majority is left to follow", got)
 	}
 }

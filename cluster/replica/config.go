@@ -42,9 +42,11 @@ func baseConfig(self rpc.ServerID, t Timers, logger hclog.Logger) *raft.Config {
 }
 
 // calm are the timers of a partition's group. Whoever has failed is found per
-// node, so they are only what remains when a leader's group falls silent while
-// its node answers pings.
-var calm = Timers{Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 3500 * time.Millisecond, Commit: 250 * time.Millisecond}
+// node, and a replica that cannot lead has another campaign, so they are only
+// what remains when a leader's group falls silent for no reason that anybody
+// knows. Commit is how soon an idle follower learns the last commit index, and
+// how long replication to a peer that was away may wait for the next entry.
+var calm = Timers{Heartbeat: 6 * time.Second, Election: 6 * time.Second, Lease: 5 * time.Second, Commit: time.Second}
 
 // rest is how long requests of an idle group may wait: a third of the lease, so
 // that a leader hears of its peers twice within it. Followers are as patient.

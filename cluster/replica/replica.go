@@ -69,10 +69,10 @@ const (
 // Timers are raft's timeouts. The defaults are calm because failures are
 // detected per node by the transport, which then asks a replica to campaign.
 type Timers struct {
-	Heartbeat time.Duration // 4 s: follower without contact becomes a candidate after one to two of these
-	Election  time.Duration // 4 s
-	Lease     time.Duration // 3.5 s: a leader without a majority steps down; idle groups let requests rest for a third of it
-	Commit    time.Duration // 250 ms: how late an idle follower may learn the commit index
+	Heartbeat time.Duration // 6 s: follower without contact becomes a candidate after one to two of these
+	Election  time.Duration // 6 s
+	Lease     time.Duration // 5 s: a leader without a majority steps down; idle groups let requests rest for a third of it
+	Commit    time.Duration // 1 s: how late an idle follower may learn the commit index
 }
 
 // Config describes one replica of one partition.

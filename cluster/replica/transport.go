@@ -68,8 +68,7 @@ func (t *guarded) SetHeartbeatHandler(func(raft.RPC)) { t.host.booting.Store(fal
 // RequestVote refuses while the replica must not campaign.
 //
 // Two replicas that were told to campaign at the same time vote for themselves,
-// and the library leaves both candidates for a whole election timeout, three to
-// six seconds. So a refusal is handed on late and with a newer term, which any
+// and the library leaves both candidates for one or two election timeouts. So a refusal is handed on late and with a newer term, which any
 // server may enter at any time: a candidate that is still one then becomes a
 // follower, which can be told to campaign again.
 func (t *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {

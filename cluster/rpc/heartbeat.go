@@ -27,7 +27,7 @@ func (g *group) heartbeat(p *peer, to ServerID, args *raft.AppendEntriesRequest,
 		return err
 	}
 	if g.opts.Suppress && g.opts.Rest > 0 && p.fresh(freshPing) && g.continues(to, args.Term) {
-		rest := time.NewTimer(g.opts.Rest)
+		rest := time.NewTimer(g.node.restUntil(g.opts.Rest))
 		g.idle(rest.C, args.Term, nil, nil)
 		rest.Stop()
 		if err := g.mayLead(args.Term); err != nil {

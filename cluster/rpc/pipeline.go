@@ -109,10 +109,11 @@ func (p *pipeline) suppressed(args *raft.AppendEntriesRequest, resp *raft.Append
 // idle lets an answer rest.
 func (p *pipeline) idle(args *raft.AppendEntriesRequest) {
 	g := p.group
+	d := g.node.restUntil(g.opts.Rest)
 	if p.rest == nil {
-		p.rest = time.NewTimer(g.opts.Rest)
+		p.rest = time.NewTimer(d)
 	} else {
-		p.rest.Reset(g.opts.Rest)
+		p.rest.Reset(d)
 	}
 	defer p.rest.Stop()
 	g.idle(p.rest.C, args.Term, p.closed, func() bool { return g.lastIndex() > args.PrevLogEntry })

@@ -41,6 +41,21 @@ func (g *group) Appended() {
 	}
 }
 
+// restTick is what rests end on. Those of all groups then end together, so that a
+// node with a thousand idle groups is woken a few times a second, not a thousand
+// times: waking costs more than what is then done.
+const restTick = 250 * time.Millisecond
+
+// restUntil returns how long a rest that begins now may last: at most d, and until
+// a tick that it shares with others if d has room for one.
+func (n *Node) restUntil(d time.Duration) time.Duration {
+	if d < 2*restTick {
+		return d
+	}
+	now := time.Since(n.born)
+	return (now + d).Truncate(restTick) - now
+}
+
 // idle waits until limit, but no longer than the group has nothing to say in
 // term: until the log has grown (if grown is given), a newer term shows, closed
 // is closed or the group is aborted.
