@@ -26,6 +26,7 @@ type Writer struct {
 	queue chan block
 	free  chan []byte
 	done  chan struct{} // closed when the goroutine has ended
+	ended chan struct{} // closed when every file is
 
 	mu      sync.Mutex // guards streams, closed, err; never held together with a stream's
 	streams []*Stream
@@ -55,7 +56,7 @@ func create(dir string, run uint64, partitions []Partition, queue int) (*Writer,
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	w := &Writer{dir: dir, run: run, partitions: partitions,
-		queue: make(chan block, queue), free: make(chan []byte, queue), done: make(chan struct{})}
+		queue: make(chan block, queue), free: make(chan []byte, queue), done: make(chan struct{}), ended: make(chan struct{})}
 	go w.loop()
 	return w, nil
 }
@@ -98,14 +99,20 @@ func (w *Writer) Stats() Stats {
 // dropped and counted. Until then, and where a write failed, a file has no footer and is read as incomplete.
 func (w *Writer) Close() error {
 	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		<-w.done
-		return w.err
-	}
+	first, streams := !w.closed, w.streams
 	w.closed = true
-	streams := w.streams
 	w.mu.Unlock()
+	if first {
+		w.finish(streams)
+	}
+	<-w.ended
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *Writer) finish(streams []*Stream) {
+	defer close(w.ended)
 	for _, s := range streams {
 		if b, ok := s.finish(); ok {
 			w.queue <- b
@@ -116,7 +123,6 @@ func (w *Writer) Close() error {
 	for _, s := range streams {
 		w.end(s)
 	}
-	return w.err
 }
 
 // loop is the writing goroutine. It alone writes blocks.
@@ -140,7 +146,10 @@ func (w *Writer) loop() {
 // end closes a stream's file, with its footer unless a block of it is not there. Nothing writes any more.
 func (w *Writer) end(s *Stream) {
 	if !s.failed {
-		n, err := s.f.Write(s.foot.encode())
+		s.mu.Lock()
+		foot := s.foot.encode()
+		s.mu.Unlock()
+		n, err := s.f.Write(foot)
 		w.bytes.Add(int64(n))
 		w.fail(err)
 	}
@@ -217,6 +226,7 @@ func (s *Stream) Append(r Record) {
 	defer s.mu.Unlock()
 	if s.closed {
 		s.w.dropped.Add(1)
+		s.foot.dropped++
 		return
 	}
 	if len(s.buf)+MaxRecordBytes > blockBytes {

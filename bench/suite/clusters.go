@@ -28,7 +28,8 @@ type Clusters struct {
 type kept struct {
 	target target.Target
 	system string
-	data   string
+	data   string      // its last element names this launch
+	up     bool        // it was started without an error
 	warm   result.Warm // the load that it has had
 }
 
@@ -65,9 +66,10 @@ func (c *Clusters) busy(but target.Target) (sum time.Duration) {
 	return sum
 }
 
-// get returns a running cluster; launch makes one where there is none that is whole.
+// get returns a running cluster; launch makes one where there is none that is whole. One that could not be started
+// stays until the next get or Close, so that its logs can be read.
 func (c *Clusters) get(ctx context.Context, key, system string, launch func(dir string) (target.Target, error)) (*kept, error) {
-	if k := c.kept[key]; k != nil && len(k.target.Deaths()) == 0 {
+	if k := c.kept[key]; k.whole() {
 		return k, nil
 	}
 	c.drop(key)
@@ -81,13 +83,17 @@ func (c *Clusters) get(ctx context.Context, key, system string, launch func(dir 
 		return nil, err
 	}
 	k := &kept{target: t, system: system, data: dir}
+	c.kept[key] = k
 	if err := t.Start(ctx); err != nil {
 		k.stop()
 		return nil, fmt.Errorf("start the target: %w", err)
 	}
-	c.kept[key] = k
+	k.up = true
 	return k, nil
 }
+
+// whole says whether the cluster can be used; it may be nil.
+func (k *kept) whole() bool { return k != nil && k.up && len(k.target.Deaths()) == 0 }
 
 // drop ends a cluster that is not whole any more: the next trial gets another.
 func (c *Clusters) drop(key string) {
@@ -107,12 +113,21 @@ func (s *run) acquire(ctx context.Context, c scenario.Cell, id string) (target.T
 		return nil, nil, err
 	}
 	return k.target, func() {
-		if d := k.target.Deaths(); len(d) > 0 { // the next trial gets another
-			s.Progress.Note(fmt.Sprintf("the cluster of %s is not used again: %s", c.Target.System, d[0]))
-			s.keepLogs()
-			s.Clusters.drop(c.Target.ClusterKey())
+		if !k.whole() { // the next trial gets another
+			s.giveUp(k, c)
 		}
 	}, nil
+}
+
+// giveUp keeps the logs of a cluster that is not whole and drops it.
+func (s *run) giveUp(k *kept, c scenario.Cell) {
+	why := "it could not be started"
+	if d := k.target.Deaths(); len(d) > 0 {
+		why = d[0]
+	}
+	s.Progress.Note(fmt.Sprintf("the cluster of %s is not used again: %s", c.Target.System, why))
+	s.keepLogs()
+	s.Clusters.drop(c.Target.ClusterKey())
 }
 
 // fresh launches a cluster for one trial.
@@ -143,6 +158,9 @@ func (s *run) fresh(ctx context.Context, c scenario.Cell, id string) (target.Tar
 
 // keep returns the cell's kept cluster, running and warm.
 func (s *run) keep(ctx context.Context, c scenario.Cell) (*kept, error) {
+	if k := s.Clusters.kept[c.Target.ClusterKey()]; k != nil && !k.whole() {
+		s.giveUp(k, c) // it ended between two trials
+	}
 	k, err := s.Clusters.get(ctx, c.Target.ClusterKey(), c.Target.System, func(dir string) (target.Target, error) {
 		s.Progress.Note(fmt.Sprintf("starting %s: %d nodes", c.Target.System, c.Target.Nodes))
 		return s.newTarget(c, dir, dir+string(filepath.Separator))
@@ -263,7 +281,7 @@ func edges(out *load.Outcome, d time.Duration) (first, last float64) {
 	return first / edge.Seconds(), last / edge.Seconds()
 }
 
-// keepLogs copies what the kept clusters of this run printed into its directory.
+// keepLogs copies what the kept clusters of this run printed into its directory, named after their launch.
 func (s *run) keepLogs() {
 	seen := map[string]bool{}
 	for _, c := range s.cells {
@@ -272,19 +290,16 @@ func (s *run) keepLogs() {
 			continue
 		}
 		seen[key] = true
-		for _, n := range s.Clusters.nodes(key) {
-			if err := copyFile(s.dir.Logs(fmt.Sprintf("kept-%s-node%d.log", c.Target.System, n.ID)), n.Log); err != nil {
+		k := s.Clusters.kept[key]
+		if k == nil {
+			continue
+		}
+		for _, n := range k.target.Nodes() {
+			if err := copyFile(s.dir.Logs(fmt.Sprintf("kept-%s-node%d.log", filepath.Base(k.data), n.ID)), n.Log); err != nil {
 				s.Progress.Note(fmt.Sprintf("the log of node %d of %s could not be kept: %v", n.ID, c.Target.System, err))
 			}
 		}
 	}
-}
-
-func (c *Clusters) nodes(key string) []target.Node {
-	if k := c.kept[key]; k != nil {
-		return k.target.Nodes()
-	}
-	return nil
 }
 
 func copyFile(to, from string) error {

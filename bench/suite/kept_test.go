@@ -114,11 +114,11 @@ func TestKeptClusterIsWarmedOnceAndServesEveryTrialOfEveryRun(t *testing.T) {
 		if n := r.Results.Trials[0].Usage.CopiesAtAck; n != 1 {
 			t.Errorf("%d copies on one node", n)
 		}
-		b, err := os.ReadFile(r.Logs("kept-kafka-node1.log"))
+		b, err := os.ReadFile(r.Logs("kept-1-kafka-node1.log"))
 		if err != nil || strings.Count(string(b), "listens") != 1 {
 			t.Errorf("%s: the broker did not run through: %v: %s", out, err, b)
 		}
-		nodes := cfg.Clusters.nodes(cfg.Scenario.Expand()[0].Target.ClusterKey())
+		nodes := cfg.Clusters.kept[cfg.Scenario.Expand()[0].Target.ClusterKey()].target.Nodes()
 		if len(nodes) != 1 || pid != 0 && nodes[0].PID != pid {
 			t.Errorf("%s: another cluster: %+v", out, nodes)
 		}

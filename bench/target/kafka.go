@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,8 +80,10 @@ func kafkaVersion(jars string) (string, error) {
 	if len(found) == 0 {
 		return "", fmt.Errorf("no Apache Kafka in %s: run `%s` (it needs Maven), or name a directory that holds its jars in %s", jars, KafkaFetch, KafkaHomeVar)
 	}
-	slices.Sort(found)
-	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[len(found)-1]), "kafka_2.13-"), ".jar"), nil
+	if len(found) > 1 {
+		return "", fmt.Errorf("%s holds %d versions of Apache Kafka, and all of them would be on the class path: leave one kafka_2.13-*.jar with its libraries", jars, len(found))
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "kafka_2.13-"), ".jar"), nil
 }
 
 func findJava() (string, error) {
@@ -104,7 +105,10 @@ func NewKafka(cfg KafkaConfig) (*Kafka, error) {
 	if cfg.Nodes < 1 || cfg.Nodes > 9 {
 		return nil, fmt.Errorf("target.nodes is %d: give 1 to 9", cfg.Nodes)
 	}
-	var err error
+	err := checkKafkaSettings(cfg.Settings)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Jars == "" {
 		if cfg.Jars, err = KafkaJars(); err != nil {
 			return nil, err

@@ -69,6 +69,20 @@ func (l kafkaLayout) properties(id int) string {
 	return b.String()
 }
 
+// ownedByHarness are the properties of a node that a scenario cannot set: they say who a node is and where.
+var ownedByHarness = []string{"process.roles", "node.id", "broker.id", "controller.quorum.voters", "controller.listener.names", "listeners",
+	"advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map", "log.dir", "log.dirs", "metadata.log.dir"}
+
+// checkKafkaSettings refuses what a scenario must not set.
+func checkKafkaSettings(settings map[string]string) error {
+	for _, k := range ownedByHarness {
+		if _, set := settings[k]; set {
+			return fmt.Errorf("target.kafka.settings: %s belongs to the harness, which places the nodes: leave it out", k)
+		}
+	}
+	return nil
+}
+
 // kafkaSettings are the properties that the harness sets on every node, and over
 // them the scenario's. All others are Kafka's defaults. Topics are made by the
 // load driver only. Retention and deletion act within a second, so that a topic's

@@ -45,6 +45,27 @@ func TestAloneKafkaNodeAsksForOneCopy(t *testing.T) {
 	}
 }
 
+func TestAScenarioCannotSayWhereKafkasNodesAre(t *testing.T) {
+	for _, k := range ownedByHarness {
+		_, err := NewKafka(KafkaConfig{Nodes: 1, Settings: map[string]string{k: "x"}})
+		if err == nil || !strings.Contains(err.Error(), k) {
+			t.Errorf("%s: %v", k, err)
+		}
+	}
+}
+
+func TestTwoVersionsOfKafkaAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	for _, v := range []string{"3.9.0", "3.10.0"} {
+		if err := os.WriteFile(filepath.Join(dir, "kafka_2.13-"+v+".jar"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, err := kafkaVersion(dir); err == nil || !strings.Contains(err.Error(), "2 versions") {
+		t.Errorf("%q, %v", v, err)
+	}
+}
+
 // fakeJava behaves like Kafka's programs as far as the harness sees them. Its
 // broker answers the metadata request with the number of voters of its quorum.
 func fakeJava(args []string) int {

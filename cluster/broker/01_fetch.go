@@ -56,7 +56,7 @@ func (f *fetchCall) over() {
 	for i := range f.parts {
 		f.drop(&f.parts[i])
 	}
-	if f.b == nil || cap(f.parts) > maxKeptParts || cap(f.msg.Topics) > maxKeptParts {
+	if cap(f.parts) > maxKeptParts || cap(f.msg.Topics) > maxKeptParts {
 		return
 	}
 	clear(f.parts)

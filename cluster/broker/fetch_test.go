@@ -352,7 +352,7 @@ func TestFetchEncoderEqualsTheGeneratedOne(t *testing.T) {
 }
 
 func randomFetch(t *testing.T, rng *rand.Rand, l *log.Log, version int16) (*fetchCall, *kmsg.FetchResponse) {
-	f := &fetchCall{req: &wire.Request{Key: 1, Version: version}, msg: kmsg.NewFetchRequest()}
+	f := &fetchCall{b: &Broker{}, req: &wire.Request{Key: 1, Version: version}, msg: kmsg.NewFetchRequest()}
 	f.done = f.over
 	f.msg.IsolationLevel = int8(rng.IntN(2))
 	want := kmsg.NewPtrFetchResponse()

@@ -60,6 +60,7 @@ type elector struct {
 	m     *Manager
 	open  map[*Partition]*election
 	unfit map[*Partition]time.Time // replicas that cannot lead, and when another was asked to
+	alone map[*Partition]uint64    // leaders that were told to step down, and their term
 
 	all, some time.Time // last look at all groups, and at all undecided ones
 }
@@ -71,7 +72,7 @@ func (m *Manager) lookAt(p *Partition) { m.unled.add(p); kick(m.electKick) }
 func (m *Manager) lookAtAll() { m.lookAll.Store(true); kick(m.electKick) }
 
 func newElector(m *Manager) *elector {
-	return &elector{m: m, open: make(map[*Partition]*election), unfit: make(map[*Partition]time.Time)}
+	return &elector{m: m, open: make(map[*Partition]*election), unfit: make(map[*Partition]time.Time), alone: make(map[*Partition]uint64)}
 }
 
 func (m *Manager) electLoop() {
@@ -116,6 +117,7 @@ func (e *elector) round(now time.Time) time.Duration {
 	removed := func(p *Partition) bool { return !slices.Contains(all, p) }
 	maps.DeleteFunc(e.open, func(p *Partition, _ *election) bool { return removed(p) })
 	maps.DeleteFunc(e.unfit, func(p *Partition, _ time.Time) bool { return removed(p) })
+	maps.DeleteFunc(e.alone, func(p *Partition, _ uint64) bool { return removed(p) })
 	return e.next()
 }
 
@@ -147,7 +149,10 @@ func (e *elector) look(groups []*Partition, now time.Time) {
 		delete(e.unfit, p)
 		if st.Role == replica.Leader && v.alone(p) {
 			p.group.StepDown()
-			givenUp++
+			if e.alone[p] != st.Term { // once, also if it takes its time
+				e.alone[p] = st.Term
+				givenUp++
+			}
 		}
 		orphan, undecided := v.undecided(st)
 		if !undecided {

@@ -65,7 +65,9 @@ func (p *Partition) command(e *replica.Committed) (trimTo int64, ok bool) {
 		p.producers.Expire(offset)
 		return 0, false
 	}
-	return min(offset, e.NextOffset), true
+	trimTo = min(offset, e.NextOffset)
+	p.producers.Trim(trimTo)
+	return trimTo, true
 }
 
 // The snapshot: version u8 = 1 | log start i64 | producer state. Offsets and membership are in the log's own base.

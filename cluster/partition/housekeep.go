@@ -14,12 +14,8 @@ const (
 	diskEvery = time.Second
 )
 
-// housekeepLoop removes files below log starts that moved, and lets leaders propose what retention and expiry want gone:
-// every RetentionEvery, and at once where retention.bytes is exceeded, so that a topic under load keeps what it is asked to
-// keep and no more.
-func (m *Manager) housekeepLoop() {
-	tick := time.NewTicker(m.cfg.RetentionEvery)
-	defer tick.Stop()
+// filesLoop removes files below log starts that moved, and looks how full the disk is. It waits for no commit.
+func (m *Manager) filesLoop() {
 	look := time.NewTicker(diskEvery)
 	defer look.Stop()
 	for {
@@ -32,6 +28,19 @@ func (m *Manager) housekeepLoop() {
 			for p := range m.untidy.take() {
 				m.trimFiles(p)
 			}
+		}
+	}
+}
+
+// housekeepLoop lets leaders propose what retention and expiry want gone: every RetentionEvery, and at once where
+// retention.bytes is exceeded, so that a topic under load keeps what it is asked to keep and no more.
+func (m *Manager) housekeepLoop() {
+	tick := time.NewTicker(m.cfg.RetentionEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
 		case <-m.retainKick:
 			due := slices.Collect(maps.Keys(m.overfull.take()))
 			parallel(atOnce, len(due), func(i int) { m.retain(due[i], time.Time{}) })

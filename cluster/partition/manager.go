@@ -132,7 +132,7 @@ func Open(cfg Config) (*Manager, error) {
 	cfg.Node.Handle(methodGroups, m.answerGroups)
 	cfg.Node.OnPeerChange(func(rpc.NodeID, bool) { m.lookAtAll() })
 	cfg.Node.OnReport(func(rpc.NodeID) { m.lookAtAll() })
-	for _, loop := range []func(){m.followLoop, m.awaitReady, m.electLoop, m.publishLoop, m.dutiesLoop, m.housekeepLoop} {
+	for _, loop := range []func(){m.followLoop, m.awaitReady, m.electLoop, m.publishLoop, m.dutiesLoop, m.housekeepLoop, m.filesLoop} {
 		m.wg.Add(1)
 		go func() { defer m.wg.Done(); loop() }()
 	}

@@ -152,7 +152,7 @@ type GroupOptions struct {
 	// Matched is told when a peer's match index advances. Must not block.
 	Matched func(peer ServerID, index uint64)
 	// Everywhere is told how much of the log every peer holds that has answered
-	// in this term, when that advances. Must not block.
+	// in this term and within two seconds, when that advances. Must not block.
 	Everywhere func(index uint64)
 	// Accepted is told, on a follower, up to where its log equals that of the
 	// leader of term, whenever it answered an AppendEntries with success;

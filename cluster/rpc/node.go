@@ -25,7 +25,7 @@ type Node struct {
 	pool      buffers
 	received  *budget
 	ids       atomic.Uint64
-	reports   atomic.Uint64 // given so far
+	reported  atomic.Uint64 // reports given so far
 	born      time.Time
 	tick      atomic.Int64 // when pings were last sent, nanoseconds since born
 	grpc      *grpc.Server

@@ -30,12 +30,17 @@ func (g *group) of(peer ServerID, term uint64) *progress {
 	return p
 }
 
+// missedAfter is for how long a peer that does not answer has log bytes kept in memory for it: later it is sent what
+// the file holds. A peer that left the group never answers again.
+const missedAfter = 2 * time.Second
+
 // acked takes over a successful answer to args.
 func (g *group) acked(peer ServerID, args *raft.AppendEntriesRequest) {
 	reached := args.PrevLogEntry + uint64(len(args.Entries))
 	g.mu.Lock()
+	now := g.node.cfg.Now()
 	p := g.of(peer, args.Term)
-	p.contact = g.node.cfg.Now()
+	p.contact = now
 	advanced := p.term == args.Term && reached > p.index
 	if advanced {
 		p.index = reached
@@ -46,7 +51,7 @@ func (g *group) acked(peer ServerID, args *raft.AppendEntriesRequest) {
 	}
 	everywhere := reached
 	for _, other := range g.progress {
-		if other.term == args.Term {
+		if other.term == args.Term && now.Sub(other.contact) < missedAfter {
 			everywhere = min(everywhere, other.index)
 		}
 	}

@@ -16,7 +16,7 @@ type report struct {
 // report takes its place before it looks. So what has a higher one has looked
 // later, and whoever keeps the highest cannot be told backwards.
 func (n *Node) report() report {
-	r := report{incarnation: uint64(n.born.UnixNano()), order: n.reports.Add(1)}
+	r := report{incarnation: uint64(n.born.UnixNano()), order: n.reported.Add(1)}
 	for _, p := range n.allPeers() {
 		if p.isDead() {
 			r.dead = append(r.dead, int32(p.id))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gopherlog/cluster/admin"
@@ -44,6 +45,7 @@ type node struct {
 	net        *rpc.Node
 	meta       *meta.Controller
 	partitions *partition.Manager
+	opened     atomic.Pointer[partition.Manager] // the same, for the admin port, which answers before it is there
 	broker     *broker.Broker
 	registry   *admin.Registry
 
@@ -232,6 +234,7 @@ func (n *node) openPartitions() (err error) {
 	if err != nil {
 		return err
 	}
+	n.opened.Store(n.partitions)
 	n.onClose("partitions", n.partitions.Close)
 	return nil
 }
@@ -279,13 +282,14 @@ func (n *node) describe() map[string]string {
 
 // notReady lists why this node should get no traffic.
 func (n *node) notReady() (reasons []string) {
-	if n.partitions == nil || n.meta == nil {
+	partitions := n.opened.Load()
+	if partitions == nil {
 		return []string{"starting"}
 	}
 	if ok, why := n.meta.Ready(); !ok {
 		reasons = append(reasons, why)
 	}
-	if ok, why := n.partitions.Ready(); !ok {
+	if ok, why := partitions.Ready(); !ok {
 		reasons = append(reasons, why)
 	}
 	return reasons

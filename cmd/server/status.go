@@ -23,16 +23,17 @@ type nodeStatus struct {
 func (n *node) status() any {
 	s := nodeStatus{Node: n.cfg.flags.ID, Server: string(n.data.identity.ServerID()), Cluster: n.data.identity.ClusterID(), Version: version, Reasons: n.notReady()}
 	s.Ready = len(s.Reasons) == 0
-	if n.partitions == nil {
+	partitions := n.opened.Load()
+	if partitions == nil {
 		return s
 	}
 	s.Failed = map[string]string{}
-	for dir, err := range n.partitions.Failed() {
+	for dir, err := range partitions.Failed() {
 		s.Failed[dir] = err.Error()
 	}
-	for _, p := range n.partitions.All() {
+	for _, p := range partitions.All() {
 		if p.Status().Suspect {
-			s.Suspect = append(s.Suspect, n.partitions.DirName(p.Topic(), p.Number()))
+			s.Suspect = append(s.Suspect, partitions.DirName(p.Topic(), p.Number()))
 		}
 	}
 	slices.Sort(s.Suspect)
@@ -49,10 +50,11 @@ const maxDegraded = 20
 
 // degraded lists replicas that are out of service; the others of this node serve.
 func (n *node) degraded() (what []string) {
-	if n.partitions == nil {
+	partitions := n.opened.Load()
+	if partitions == nil {
 		return nil
 	}
-	failed := n.partitions.Failed()
+	failed := partitions.Failed()
 	for _, dir := range slices.Sorted(maps.Keys(failed)) {
 		if len(what) == maxDegraded {
 			return append(what, fmt.Sprintf("and %d others", len(failed)-maxDegraded))
@@ -64,8 +66,9 @@ func (n *node) degraded() (what []string) {
 
 // recover lets the replicas vote again that may have lost data in a power loss, by the operator's decision.
 func (n *node) recover() (int, error) {
-	if n.partitions == nil {
+	partitions := n.opened.Load()
+	if partitions == nil {
 		return 0, errors.New("the node is starting: try again")
 	}
-	return n.partitions.Recover()
+	return partitions.Recover()
 }

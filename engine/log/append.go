@@ -44,9 +44,9 @@ type staged struct {
 // Append writes contiguous entries that follow LastIndex and makes them visible to readers. Data that is
 // not stamped yet (base offset or leader epoch below zero) is stamped in place; stamped data must carry the
 // stamps that this log would give (else ErrDivergent) and a right checksum. On success the log owns the
-// entries' bytes: the caller may read but not change or recycle them. Of data with an Owner, which the caller
-// holds during the call, the log takes a hold of its own for as long as its tail cache needs the bytes. It
-// returns with everything durable if SyncEach is set, else with the side entries durable and the batches in
+// bytes of entries without an Owner: the caller may read but not change or recycle them. Of data with an Owner,
+// which the caller holds during the call, the log takes a hold of its own for as long as its tail cache needs the
+// bytes. It returns with everything durable if SyncEach is set, else with the side entries durable and the batches in
 // the page cache. On an error nothing was appended; ErrFailed means that the log takes no more writes.
 //
 // The order is: side entries durable, one write per segment touched, sync, visible.

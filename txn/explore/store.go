@@ -2,7 +2,9 @@ package explore
 
 import (
 	"bytes"
+	"fmt"
 	"hash/maphash"
+	"math"
 	"slices"
 )
 
@@ -18,6 +20,7 @@ const width = 3
 func (s state) encode(dst []byte) []byte {
 	for _, part := range [2][]uint32{s.nodes, s.net} {
 		for _, v := range part {
+			fits("values of one kind", int(v), 1<<(8*width)-1)
 			dst = append(dst, byte(v), byte(v>>8), byte(v>>16))
 		}
 	}
@@ -78,16 +81,13 @@ func (s *store) bytes(i uint32) []byte {
 
 // add returns the index of the state, and whether it is new.
 func (s *store) add(b []byte, parent uint32, ordinal int) (uint32, bool) {
-	h := maphash.Bytes(s.seed, b)
-	mask := uint64(len(s.slots) - 1)
-	i := h & mask
-	for ; s.slots[i].index != 0; i = (i + 1) & mask {
-		if s.slots[i].hash == uint32(h>>32) && bytes.Equal(s.bytes(s.slots[i].index-1), b) {
-			return s.slots[i].index - 1, false
-		}
+	i, hash, there := s.find(b)
+	if there {
+		return s.slots[i].index - 1, false
 	}
+	fits("steps from one state", ordinal, math.MaxUint16)
 	index := uint32(len(s.at))
-	s.slots[i] = slot{index + 1, uint32(h >> 32)}
+	s.slots[i] = slot{index + 1, hash}
 	s.keep(b)
 	s.parent, s.ordinal = append(s.parent, parent), append(s.ordinal, uint16(ordinal))
 	if len(s.at)*4 > len(s.slots)*3 {
@@ -98,14 +98,28 @@ func (s *store) add(b []byte, parent uint32, ordinal int) (uint32, bool) {
 
 // has says whether the state is there.
 func (s *store) has(b []byte) bool {
+	_, _, there := s.find(b)
+	return there
+}
+
+// find returns the slot of a state, or the free one where it belongs.
+func (s *store) find(b []byte) (slot uint64, hash uint32, there bool) {
 	h := maphash.Bytes(s.seed, b)
 	mask := uint64(len(s.slots) - 1)
-	for i := h & mask; s.slots[i].index != 0; i = (i + 1) & mask {
-		if s.slots[i].hash == uint32(h>>32) && bytes.Equal(s.bytes(s.slots[i].index-1), b) {
-			return true
+	slot, hash = h&mask, uint32(h>>32)
+	for ; s.slots[slot].index != 0; slot = (slot + 1) & mask {
+		if s.slots[slot].hash == hash && bytes.Equal(s.bytes(s.slots[slot].index-1), b) {
+			return slot, hash, true
 		}
 	}
-	return false
+	return slot, hash, false
+}
+
+// fits panics where a packed number would be cut off: states would be taken for one another.
+func fits(what string, n, most int) {
+	if n > most {
+		panic(fmt.Sprintf("explore: %s: %d, at most %d can be told apart", what, n, most))
+	}
 }
 
 func (s *store) keep(b []byte) {
@@ -113,6 +127,7 @@ func (s *store) keep(b []byte) {
 	if last < 0 || cap(s.blocks[last])-len(s.blocks[last]) < len(b) {
 		s.blocks, last = append(s.blocks, make([]byte, 0, blockBytes)), last+1
 	}
+	fits("bytes of a state", len(b), math.MaxUint16)
 	start := len(s.blocks[last])
 	s.blocks[last] = append(s.blocks[last], b...)
 	s.at = append(s.at, place{uint32(last), uint32(start), uint16(len(b))})

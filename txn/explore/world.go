@@ -65,27 +65,31 @@ type handled struct {
 	effects []Effect
 }
 
+// maxActors fit with the receiver into the byte that keeps equal messages apart.
+const maxActors = 16
+
 // table interns canonical values.
 type table[T interface{ String() string }] struct {
 	ids    map[string]uint32
 	values []T
-	scope  []byte
+	key    []byte // reused
 }
 
 func (t *table[T]) id(scope byte, v T) uint32 {
-	key := string(append(append(t.scope[:0], scope), v.String()...))
-	if id, ok := t.ids[key]; ok {
+	t.key = append(append(t.key[:0], scope), v.String()...)
+	if id, ok := t.ids[string(t.key)]; ok {
 		return id
 	}
 	if t.ids == nil {
 		t.ids = map[string]uint32{}
 	}
 	id := uint32(len(t.values))
-	t.ids[key], t.values = id, append(t.values, v)
+	t.ids[string(t.key)], t.values = id, append(t.values, v)
 	return id
 }
 
 func newWorld(s System, l Limits) *world {
+	fits("actors", len(s.Actors), maxActors)
 	w := &world{sys: s, limits: l, nodeIDs: map[string]uint32{}, moves: map[uint64][]move{}, handled: map[uint64]handled{}}
 	for _, a := range s.Actors {
 		m, mortal := a.(Mortal)

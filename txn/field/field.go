@@ -200,6 +200,10 @@ func (r *Reader) String() *string {
 	if n < 0 || r.err != nil {
 		return nil
 	}
+	if n > MaxText { // nobody could write it again
+		r.fail("a string of %d bytes", n)
+		return nil
+	}
 	s := string(r.take(n))
 	return &s
 }

@@ -63,6 +63,17 @@ func TestARebalanceWaitsForPromisedMembersUntilTheirSessionEnds(t *testing.T) {
 	r.expect(Timer{TimerSession, "c"}, "join 7 ok: a in 3 consumer/range led by a a:31 b:31; join 8 ok: b in 3 consumer/range led by a")
 }
 
+func TestAPromisedMemberThatLeavesDisturbsNobody(t *testing.T) {
+	r := two(t, "a", "b")
+	first := enter(6, "c")
+	first.RequireID = true
+	r.do(first)
+	r.expect(leave(7, "c"), "leave 7 [ok]")
+	if r.state.Status != Stable {
+		t.Fatal(r.state)
+	}
+}
+
 func TestAnEmptyGroupWaitsForCompanyBeforeItsFirstGeneration(t *testing.T) {
 	r := newRig(t)
 	r.cfg.InitialDelay = 3 * time.Second

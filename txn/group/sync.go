@@ -103,7 +103,7 @@ func (s *step) heartbeat(e Heartbeat) {
 // leave is LeaveGroup.
 func (s *step) leave(e Leave) {
 	codes := make([]Code, len(e.Members))
-	gone := false
+	gone, members := false, len(s.Members)
 	for i, l := range e.Members {
 		codes[i] = s.depart(l)
 		gone = gone || codes[i] == OK
@@ -115,7 +115,7 @@ func (s *step) leave(e Leave) {
 	case !gone:
 	case s.Status == PreparingRebalance:
 		s.tryComplete()
-	case s.Status != Empty:
+	case s.Status != Empty && len(s.Members) < members: // an id that was only promised takes nothing from the others
 		s.rebalance()
 	}
 }

@@ -135,7 +135,10 @@ func DecodeValue(b []byte) (*Meta, error) {
 	if err := r.End(); err != nil {
 		return nil, err
 	}
-	return m, m.check()
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 func (m *Meta) decodePartitions(r *field.Reader) {

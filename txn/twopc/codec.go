@@ -125,7 +125,7 @@ func readCommitted(r *field.Reader) (Record, error) {
 	c := Committed{Txn: readTxn(r), Next: readIdentity(r)}
 	for range max(r.Length(1), 0) {
 		m := Member(r.Text())
-		if last := len(c.Members) - 1; len(m) > field.MaxText || last >= 0 && m <= c.Members[last] {
+		if last := len(c.Members) - 1; last >= 0 && m <= c.Members[last] {
 			return nil, fmt.Errorf("%w: members that do not ascend", field.ErrMalformed)
 		}
 		c.Members = append(c.Members, m)

@@ -36,7 +36,7 @@ func (s Coordinator) repeated(e End) []Effect {
 	return reply(e.Request, Fenced)
 }
 
-// reply2 answers Done with the identity if the request asks for what is so, else BadState.
+// settle answers Done with the identity if the request asks for what is so, else BadState.
 func settle(e End, owner Identity, so bool) []Effect {
 	if !so {
 		return reply(e.Request, BadState)

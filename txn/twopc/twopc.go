@@ -1,7 +1,7 @@
 // Package twopc decides the voted two-phase commit: presumed abort, votes and decision replicated, behind Kafka's transactional client API.
 //
 // It knows one coordinator per transactional id and one participant per partition and transactional id, as functions from a state and an
-// event to a new state and effects. It refuses to know clocks, goroutines, the network, Raft and bytes: whoever runs a machine replicates
+// event to a new state and effects. It refuses to know clocks, goroutines, the network, Raft and disks: whoever runs a machine replicates
 // what it appends, carries what it sends, and hands back what happened, one event at a time.
 //
 // Safety rests on four rules. A yes, a decision and an acknowledgement are said only after the record behind them is replicated. A
@@ -61,7 +61,7 @@ type Config struct {
 	ResendAfter time.Duration // PREPARE and outcomes are repeated after this long, doubled MaxDoubling times at most
 	AskAfter    time.Duration // a prepared participant asks after this long, doubled likewise
 	MaxDoubling uint8
-	MaxEpoch    int16 // the epoch after which a producer id is used up
+	MaxEpoch    int16 // an epoch that no client is given: a producer id is used up before it
 }
 
 // Defaults are the settings of a server.
@@ -240,7 +240,8 @@ type (
 		Version int8
 		Fresh   int64
 	}
-	// Gone tells the coordinator that a participant was deleted: nothing will ever come from it.
+	// Gone tells the coordinator that a participant was deleted: nothing will ever come from it. It counts while an answer is
+	// awaited and is not remembered, so the driver hands it in after every Tell to such a member.
 	Gone struct{ Member Member }
 	// Batch offers a transactional batch to the participant. Verified is the transaction that the coordinator named after Unverified, with
 	// its timeout; none at first.
