@@ -9,12 +9,12 @@ import (
 
 // checkpointDue reports that a restart would read much again.
 func (g *Group) checkpointDue() bool {
-	s := &g.state
-	if g.appliedIndex.Load() <= s.copied.Load() {
+	applied, copied := g.appliedIndex.Load(), g.state.copied.Load()
+	if applied <= copied {
 		g.ticks = 0
 		return false
 	}
-	return g.log.Unsettled() >= checkpointBytes || time.Duration(g.ticks)*reconcileEvery >= checkpointEvery
+	return applied-copied >= checkpointEntries || g.log.Unsettled() >= checkpointBytes || time.Duration(g.ticks)*reconcileEvery >= checkpointEvery
 }
 
 // housekeep writes what is due on a goroutine of its own, one at a time: the

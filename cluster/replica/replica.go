@@ -43,11 +43,14 @@ const (
 	// DefaultInflightBytes bounds what the transport has under way per peer
 	// and what one burst may hold.
 	DefaultInflightBytes = 16 << 20
-	// checkpointBytes and checkpointEvery bound what a restart reads again.
+	// checkpointBytes, checkpointEntries and checkpointEvery bound what a
+	// restart reads and applies again. Lone records are small, but each is an
+	// entry to apply, and a follower takes nothing new until it is through.
 	// Retention moves the point from which it reads too, so that a topic which
 	// keeps less than this is synced by the clock only.
-	checkpointBytes = 256 << 20
-	checkpointEvery = 30 * time.Second
+	checkpointBytes   = 256 << 20
+	checkpointEntries = 16 << 10
+	checkpointEvery   = 30 * time.Second
 	// reconcileEvery is how often a group looks at its own state although no
 	// event told it to.
 	reconcileEvery = time.Second

@@ -33,3 +33,21 @@ func TestAGroupThatWasStillIsCheckpointedAgain(t *testing.T) {
 		r.check()
 	})
 }
+
+// A node that never lives for checkpointEvery, because it is killed again and again, must not replay more and more.
+func TestManySmallEntriesMakeARestartCopyDueBeforeItsTime(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.leader()
+		for range checkpointEntries / 64 {
+			l.produce(64, 1, "x")
+		}
+		r.converge()
+		time.Sleep(3 * reconcileEvery)
+		for _, n := range r.nodes {
+			if copied := n.g.state.copied.Load(); copied == 0 {
+				t.Errorf("node %d has no restart copy after %d entries", n.id, checkpointEntries)
+			}
+		}
+	})
+}
