@@ -387,21 +387,26 @@ func TestProducerIDsAreNeverHandedOutTwice(t *testing.T) {
 	}
 }
 
-func TestNoCoordinatorIsAvailable(t *testing.T) {
+func TestGroupsHaveACoordinatorAndTransactionsNone(t *testing.T) {
 	w := newWorld(t)
 	for v := findCoordinatorAPI.min; v <= findCoordinatorAPI.max; v++ {
-		req := kmsg.NewPtrFindCoordinatorRequest()
-		req.Version, req.CoordinatorKey, req.CoordinatorKeys = v, "g", []string{"g", "h"}
-		resp := w.dial().ask(req).(*kmsg.FindCoordinatorResponse)
-		code := resp.ErrorCode
-		if v >= 4 {
-			if len(resp.Coordinators) != 2 {
-				t.Fatalf("version %d: %+v", v, resp)
+		for kind, want := range []int16{codeNone, codeCoordinatorNotAvailable} {
+			if v == 0 && kind > 0 {
+				continue // asks about groups only
 			}
-			code = resp.Coordinators[1].ErrorCode
-		}
-		if code != codeCoordinatorNotAvailable {
-			t.Errorf("version %d: code %d", v, code)
+			req := kmsg.NewPtrFindCoordinatorRequest()
+			req.Version, req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = v, int8(kind), "g", []string{"g", "h"}
+			resp := w.dial().ask(req).(*kmsg.FindCoordinatorResponse)
+			code, node := resp.ErrorCode, resp.NodeID
+			if v >= 4 {
+				if len(resp.Coordinators) != 2 {
+					t.Fatalf("version %d: %+v", v, resp)
+				}
+				code, node = resp.Coordinators[1].ErrorCode, resp.Coordinators[1].NodeID
+			}
+			if code != want || code == codeNone && node != 1 {
+				t.Errorf("version %d type %d: code %d node %d", v, kind, code, node)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"sync"
@@ -15,12 +16,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/failpoint"
 	"gopherlog/engine/wire"
+	"gopherlog/txn/group"
 )
 
 // Meta is what the broker needs of the control group; *meta.Controller is the real one.
@@ -64,12 +67,28 @@ type Partitions interface {
 	Get(topic string, number int32) (Partition, error)
 }
 
-// Config is what a Broker is made of. Listener, NodeID, Meta and Partitions are required.
+// Groups is what the broker needs of the coordinator; *coordinator.Groups is the real one.
+type Groups interface {
+	Ensure(ctx context.Context) (*meta.Topic, error)
+	Join(id string, e group.Join, done func(group.Joined))
+	Sync(id string, e group.Sync, done func(group.Synced))
+	Heartbeat(id string, e group.Heartbeat, done func(group.Code))
+	Leave(id string, e group.Leave, done func(group.Code, []group.Code))
+	Commit(id string, e group.Commit, offsets []coordinator.Offset, done func(group.Code))
+	Fetch(id string, want iter.Seq2[string, int32]) ([]coordinator.Committed, group.Code)
+	Delete(id string, done func(group.Code))
+	DeleteOffsets(id string, offsets []coordinator.Offset, done func(group.Code, []group.Code))
+	Describe(id string, done func(coordinator.Described, group.Code))
+	List(done func([]coordinator.Described, group.Code))
+}
+
+// Config is what a Broker is made of. Listener, NodeID, Meta, Partitions and Groups are required.
 type Config struct {
 	Listener   net.Listener
 	NodeID     meta.NodeID
 	Meta       Meta
 	Partitions Partitions
+	Groups     Groups
 	// Alive is the failure detector's view of a peer. nil: everybody is.
 	Alive func(meta.NodeID) bool
 	// NoAutoCreate refuses to create a topic that a client merely asks about.
@@ -116,6 +135,7 @@ func (c *Config) Validate() error {
 	missing(c.Listener == nil, "Listener")
 	missing(c.Meta == nil, "Meta")
 	missing(c.Partitions == nil, "Partitions")
+	missing(c.Groups == nil, "Groups")
 	return errors.Join(errs...)
 }
 

@@ -20,11 +20,21 @@ const (
 	codeNotLeaderOrFollower          int16 = 6
 	codeRequestTimedOut              int16 = 7
 	codeMessageTooLarge              int16 = 10
+	codeOffsetMetadataTooLarge       int16 = 12
+	codeCoordinatorLoadInProgress    int16 = 14
 	codeCoordinatorNotAvailable      int16 = 15
+	codeNotCoordinator               int16 = 16
 	codeInvalidTopic                 int16 = 17
 	codeNotEnoughReplicas            int16 = 19
 	codeNotEnoughReplicasAfterAppend int16 = 20
 	codeInvalidRequiredAcks          int16 = 21
+	codeIllegalGeneration            int16 = 22
+	codeInconsistentGroupProtocol    int16 = 23
+	codeInvalidGroupID               int16 = 24
+	codeUnknownMemberID              int16 = 25
+	codeInvalidSessionTimeout        int16 = 26
+	codeRebalanceInProgress          int16 = 27
+	codeInvalidCommitOffsetSize      int16 = 28
 	codeInvalidTimestamp             int16 = 32
 	codeUnsupportedVersion           int16 = 35
 	codeTopicAlreadyExists           int16 = 36
@@ -39,12 +49,19 @@ const (
 	codeInvalidProducerEpoch         int16 = 47
 	codeInvalidTxnState              int16 = 48
 	codeKafkaStorageError            int16 = 56
+	codeNonEmptyGroup                int16 = 68
+	codeGroupIDNotFound              int16 = 69
 	codeFetchSessionIDNotFound       int16 = 70
 	codeFencedLeaderEpoch            int16 = 74
 	codeUnknownLeaderEpoch           int16 = 75
 	codeUnsupportedCompressionType   int16 = 76
 	codeOffsetNotAvailable           int16 = 78
+	codeMemberIDRequired             int16 = 79
+	codeGroupMaxSizeReached          int16 = 81
+	codeFencedInstanceID             int16 = 82
+	codeGroupSubscribedToTopic       int16 = 86
 	codeInvalidRecord                int16 = 87
+	codeUnstableOffsetCommit         int16 = 88
 	codeUnknownTopicID               int16 = 100
 )
 
@@ -66,6 +83,14 @@ var codeNames = map[int16]string{
 	codeKafkaStorageError: "KAFKA_STORAGE_ERROR", codeFetchSessionIDNotFound: "FETCH_SESSION_ID_NOT_FOUND",
 	codeFencedLeaderEpoch: "FENCED_LEADER_EPOCH", codeUnknownLeaderEpoch: "UNKNOWN_LEADER_EPOCH",
 	codeUnsupportedCompressionType: "UNSUPPORTED_COMPRESSION_TYPE", codeOffsetNotAvailable: "OFFSET_NOT_AVAILABLE",
+	codeOffsetMetadataTooLarge: "OFFSET_METADATA_TOO_LARGE", codeCoordinatorLoadInProgress: "COORDINATOR_LOAD_IN_PROGRESS",
+	codeNotCoordinator: "NOT_COORDINATOR", codeIllegalGeneration: "ILLEGAL_GENERATION",
+	codeInconsistentGroupProtocol: "INCONSISTENT_GROUP_PROTOCOL", codeInvalidGroupID: "INVALID_GROUP_ID",
+	codeUnknownMemberID: "UNKNOWN_MEMBER_ID", codeInvalidSessionTimeout: "INVALID_SESSION_TIMEOUT",
+	codeRebalanceInProgress: "REBALANCE_IN_PROGRESS", codeInvalidCommitOffsetSize: "INVALID_COMMIT_OFFSET_SIZE",
+	codeNonEmptyGroup: "NON_EMPTY_GROUP", codeGroupIDNotFound: "GROUP_ID_NOT_FOUND", codeMemberIDRequired: "MEMBER_ID_REQUIRED",
+	codeGroupMaxSizeReached: "GROUP_MAX_SIZE_REACHED", codeFencedInstanceID: "FENCED_INSTANCE_ID",
+	codeGroupSubscribedToTopic: "GROUP_SUBSCRIBED_TO_TOPIC", codeUnstableOffsetCommit: "UNSTABLE_OFFSET_COMMIT",
 	codeInvalidRecord: "INVALID_RECORD", codeUnknownTopicID: "UNKNOWN_TOPIC_ID",
 }
 

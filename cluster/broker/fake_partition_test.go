@@ -32,6 +32,7 @@ type fakePartition struct {
 	waiters      map[*partition.Waiter]bool
 	lastAppend   *partition.AppendRequest
 	reads        int
+	kept         partition.Kept
 }
 
 func (p *fakePartition) TopicID() meta.TopicID        { return p.id }
@@ -52,6 +53,9 @@ func (p *fakePartition) Append(r *partition.AppendRequest) {
 		p.w.t.Errorf("append: %v", err)
 	}
 	finish := func() {
+		if p.kept != nil {
+			p.kept.Apply(batch)
+		}
 		p.commit()
 		r.Done(partition.AppendResult{BaseOffset: base, LogStart: p.LogStart()})
 	}
@@ -68,10 +72,20 @@ func (p *fakePartition) appendError() error {
 	switch {
 	case p.failWith != nil:
 		return p.failWith
-	case !p.leads:
+	case !p.leads, p.lastAppend.Epoch != 0 && p.lastAppend.Epoch != p.epoch:
 		return partition.ErrNotLeader
 	}
 	return nil
+}
+
+func (p *fakePartition) Confirm(epoch int32, done func(error)) {
+	p.mu.Lock()
+	var err error
+	if !p.leads || p.epoch != epoch {
+		err = partition.ErrNotLeader
+	}
+	p.mu.Unlock()
+	done(err)
 }
 
 // commit moves the high watermark to the log end and wakes who waits for it.

@@ -62,6 +62,9 @@ func TestEveryVersionOfEveryApiOnTheWire(t *testing.T) {
 			w := newWorld(t, func(c *Config) { c.Settings = map[string]string{"node.id": "1"} })
 			w.create("t", 2, "retention.ms", "1000")
 			w.fill("t", 0, 2)
+			if isGroupAPI(a.key) {
+				w.coordinate()
+			}
 			var out strings.Builder
 			for v := a.min; v <= a.max; v++ {
 				req := question(w, a.key, v)
@@ -108,6 +111,9 @@ func squeeze(s string) string {
 
 // question is one request to an API that the world's topic t can answer.
 func question(w *world, key, version int16) kmsg.Request {
+	if isGroupAPI(key) {
+		return groupQuestion(key, version)
+	}
 	t := "t"
 	switch key {
 	case 0:

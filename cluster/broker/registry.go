@@ -32,9 +32,11 @@ const (
 // registry lists all APIs in order of their files.
 func registry() []*api {
 	return []*api{
-		&produceAPI, &fetchAPI, &listOffsetsAPI, &metadataAPI, &findCoordinatorAPI, &apiVersionsAPI, &createTopicsAPI,
-		&deleteTopicsAPI, &deleteRecordsAPI, &initProducerIDAPI, &offsetForLeaderEpochAPI, &describeConfigsAPI,
-		&describeLogDirsAPI, &createPartitionsAPI, &incrementalAlterConfigsAPI, &describeClusterAPI,
+		&produceAPI, &fetchAPI, &listOffsetsAPI, &metadataAPI, &offsetCommitAPI, &offsetFetchAPI, &findCoordinatorAPI,
+		&joinGroupAPI, &heartbeatAPI, &leaveGroupAPI, &syncGroupAPI, &describeGroupsAPI, &listGroupsAPI, &apiVersionsAPI,
+		&createTopicsAPI, &deleteTopicsAPI, &deleteRecordsAPI, &initProducerIDAPI, &offsetForLeaderEpochAPI, &describeConfigsAPI,
+		&describeLogDirsAPI, &createPartitionsAPI, &deleteGroupsAPI, &incrementalAlterConfigsAPI, &offsetDeleteAPI,
+		&describeClusterAPI,
 	}
 }
 
@@ -94,6 +96,26 @@ func inOrder[Q any, P interface {
 		resp := handle(&call{Broker: b, api: a, req: r, version: r.Version}, req)
 		r.ReplyMessageWait(resp)
 		b.observe(a, start)
+	}
+}
+
+// whenReady makes a serve function of a handler that calls answer once, now or later, from any goroutine, and does not block. Meanwhile the
+// connection's next requests are read; their answers wait for this one. Byte strings of the request are valid until it is answered.
+func whenReady[Q any, P interface {
+	*Q
+	kmsg.Request
+}](handle func(c *call, req P, answer func(kmsg.Response))) func(*Broker, *api, *wire.Request) {
+	return func(b *Broker, a *api, r *wire.Request) {
+		start := b.cfg.Now()
+		req := P(new(Q))
+		if err := decode(req, r); err != nil {
+			b.drop(a, r, err)
+			return
+		}
+		handle(&call{Broker: b, api: a, req: r, version: r.Version}, req, func(resp kmsg.Response) {
+			r.ReplyMessage(resp)
+			b.observe(a, start)
+		})
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/replica"
@@ -17,6 +19,7 @@ import (
 	"gopherlog/engine/log"
 	"gopherlog/engine/vfs"
 	"gopherlog/engine/wire"
+	"gopherlog/txn/group"
 )
 
 var update = flag.Bool("update", false, "write golden files and documents anew")
@@ -27,6 +30,7 @@ type world struct {
 	t      testing.TB
 	broker *Broker
 	ctl    *meta.Controller
+	groups *coordinator.Groups
 	fs     vfs.FS
 	addr   string
 	dead   sync.Map // meta.NodeID that the failure detector calls dead
@@ -110,11 +114,18 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	if err := w.ctl.WaitReady(timeout(t)); err != nil {
 		t.Fatal(err)
 	}
+	var ids atomic.Int64
+	decide := group.Defaults()
+	decide.InitialDelay = 0
+	w.groups, err = coordinator.New(coordinator.Config{Meta: w.ctl, Group: &decide, NewID: func() string { return fmt.Sprint("id", ids.Add(1)) }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Listener: ln, NodeID: 1, Meta: w.ctl, Partitions: w, Pool: &wire.Pool{Poison: true}, DataDir: "data",
+	cfg := Config{Listener: ln, NodeID: 1, Meta: w.ctl, Partitions: w, Groups: w.groups, Pool: &wire.Pool{Poison: true}, DataDir: "data",
 		Alive: func(id meta.NodeID) bool { _, dead := w.dead.Load(id); return !dead }}
 	for _, c := range configure {
 		c(&cfg)
@@ -125,6 +136,7 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	w.addr = ln.Addr().String()
 	w.broker.Start()
 	t.Cleanup(func() {
+		w.groups.Close()
 		w.broker.Close()
 		for _, p := range w.parts {
 			p.log.Close()
@@ -187,6 +199,9 @@ func (w *world) get(topic string, number int32) (*fakePartition, error) {
 		w.shape(p)
 	}
 	w.parts[key] = p
+	if p.kept = w.groups.Open(topic, number, p); p.kept != nil {
+		w.groups.Led(p)
+	}
 	return p, nil
 }
 

@@ -30,6 +30,8 @@ type AppendRequest struct {
 	// releases it. nil: the bytes belong to the partition from now on.
 	Buf  *wire.Buf
 	Acks int16
+	// Epoch is the leader epoch in which it may be appended, in any other it is ErrNotLeader; 0: whichever it is.
+	Epoch int32
 	// Deadline is until when to wait for the outcome; zero waits for ever.
 	Deadline time.Time
 	// Done is called exactly once, from any goroutine, possibly before Append returns. It must not block.
@@ -68,6 +70,9 @@ func (p *Partition) admissible(r *AppendRequest, l *leadership) error {
 		if err := p.group.Status().Failed; err != nil {
 			return ErrStorage
 		}
+		return ErrNotLeader
+	}
+	if r.Epoch != 0 && r.Epoch != l.epoch {
 		return ErrNotLeader
 	}
 	if limit := p.settings.Load().MaxMessageBytes; limit > 0 && len(r.Batch) > int(limit) {

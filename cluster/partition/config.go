@@ -44,6 +44,9 @@ type Config struct {
 	// Timers of the Raft groups; zero fields take the group's defaults.
 	Timers replica.Timers
 
+	// Keeper keeps what internal topics mean; nil: nobody does.
+	Keeper Keeper
+
 	ProduceBudget int64 // bytes of batches queued or in flight, node-wide; DefaultProduceBudget
 	CacheBudget   int64 // bytes of all tail caches; 256 MiB
 	SyncWorkers   int   // concurrent fsyncs of segments; 4

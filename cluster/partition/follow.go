@@ -352,6 +352,9 @@ func (m *Manager) newPartition(t *meta.Topic, number int32, l *log.Log, s *Setti
 	}
 	p.settings.Store(s)
 	p.assigned.Store(&t.Partitions[number])
+	if t.Internal && m.cfg.Keeper != nil {
+		p.kept, p.led = m.cfg.Keeper.Open(p), m.cfg.Keeper.Led
+	}
 	return p
 }
 

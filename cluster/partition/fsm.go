@@ -32,6 +32,7 @@ func (m machine) Apply(entries []replica.Committed) {
 		}
 	}
 	p.stateMu.Unlock()
+	m.keep(entries)
 	last := &entries[len(entries)-1]
 	p.logStart.Store(start)
 	p.applied.Store(last.Index)
@@ -43,6 +44,18 @@ func (m machine) Apply(entries []replica.Committed) {
 		p.trimmed(p)
 	}
 	p.grown(int64(bytes))
+}
+
+// keep hands what was committed to who keeps its meaning.
+func (m machine) keep(entries []replica.Committed) {
+	if m.p.kept == nil {
+		return
+	}
+	for i := range entries {
+		if entries[i].Kind == replica.KindData {
+			m.p.kept.Apply(entries[i].Batch)
+		}
+	}
 }
 
 // grown counts what the log gained and says when retention.bytes is exceeded by a whole segment. A leader does: the
@@ -70,30 +83,49 @@ func (p *Partition) command(e *replica.Committed) (trimTo int64, ok bool) {
 	return trimTo, true
 }
 
-// The snapshot: version u8 = 1 | log start i64 | producer state. Offsets and membership are in the log's own base.
-const snapshotVersion = 1
+// The snapshot: version u8 | log start i64 | producer state | from version 2 on: what is kept of the records. Version 1 is written where
+// nothing is kept. Offsets and membership are in the log's own base.
+const (
+	snapshotVersion     = 1
+	snapshotVersionKept = 2
+)
 
 // Snapshot returns the state after the last applied entry.
 func (m machine) Snapshot() []byte {
-	dst := binary.BigEndian.AppendUint64([]byte{snapshotVersion}, uint64(m.p.logStart.Load()))
+	dst := []byte{snapshotVersion}
+	if m.p.kept != nil {
+		dst[0] = snapshotVersionKept
+	}
+	dst = binary.BigEndian.AppendUint64(dst, uint64(m.p.logStart.Load()))
 	m.p.stateMu.Lock()
-	defer m.p.stateMu.Unlock()
-	return m.p.producers.Encode(dst)
+	dst = m.p.producers.Encode(dst)
+	m.p.stateMu.Unlock()
+	if m.p.kept != nil {
+		dst = m.p.kept.Snapshot(dst)
+	}
+	return dst
 }
 
 // Restore replaces the state. A nil state is that of an empty log starting at b.
 func (m machine) Restore(state []byte, b log.Base) error {
-	start, producers := b.LogStart, producer.New()
+	start, producers, kept, err := b.LogStart, producer.New(), []byte(nil), error(nil)
 	if len(state) > 0 {
-		if state[0] != snapshotVersion {
-			return fmt.Errorf("partition %s: snapshot version %d is not supported, want %d", m.p.label, state[0], snapshotVersion)
+		if v := state[0]; v != snapshotVersion && (v != snapshotVersionKept || m.p.kept == nil) {
+			return fmt.Errorf("partition %s: snapshot version %d is not supported, want %d", m.p.label, v, snapshotVersion)
 		}
 		if len(state) < 9 {
 			return fmt.Errorf("partition %s: snapshot of %d bytes", m.p.label, len(state))
 		}
 		start = max(start, int64(binary.BigEndian.Uint64(state[1:])))
-		var err error
-		if producers, _, err = producer.Decode(state[9:]); err != nil {
+		if producers, kept, err = producer.Decode(state[9:]); err != nil {
+			return fmt.Errorf("partition %s: %w", m.p.label, err)
+		}
+		if state[0] == snapshotVersion {
+			kept = nil
+		}
+	}
+	if m.p.kept != nil {
+		if err := m.p.kept.Restore(kept); err != nil {
 			return fmt.Errorf("partition %s: %w", m.p.label, err)
 		}
 	}

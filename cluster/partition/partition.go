@@ -65,6 +65,8 @@ type Partition struct {
 	changed    func(*Partition) // leadership here began or ended
 	trimmed    func(*Partition) // the log start moved
 	overfull   func(*Partition) // a segment is more than retention.bytes asks for
+	kept       Kept             // what its records mean; nil: nothing is kept
+	led        func(*Partition) // like changed, and at the end of the replica; set with kept
 	unled      func(*Partition) // something happened while others lead, or nobody
 
 	settings atomic.Pointer[Settings]
@@ -171,6 +173,9 @@ func (p *Partition) onStatus(st replica.Status) {
 	if p.switchLead() {
 		p.wake()
 		p.changed(p)
+		if p.kept != nil {
+			p.led(p)
+		}
 	} else if p.lead.Load() == nil {
 		p.unled(p)
 	}
@@ -202,6 +207,9 @@ func (p *Partition) close(ctx context.Context) error {
 	}
 	p.leadMu.Unlock()
 	p.wake()
+	if p.kept != nil {
+		p.led(p)
+	}
 	err := p.group.Close(ctx)
 	p.wg.Wait()
 	return err

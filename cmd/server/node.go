@@ -14,6 +14,7 @@ import (
 
 	"gopherlog/cluster/admin"
 	"gopherlog/cluster/broker"
+	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/replica"
@@ -44,6 +45,7 @@ type node struct {
 	gate       *gate
 	net        *rpc.Node
 	meta       *meta.Controller
+	groups     *coordinator.Groups
 	partitions *partition.Manager
 	opened     atomic.Pointer[partition.Manager] // the same, for the admin port, which answers before it is there
 	broker     *broker.Broker
@@ -63,7 +65,7 @@ type closer struct {
 func startNode(cfg *settings, log *slog.Logger, files vfs.FS) (*node, error) {
 	n := &node{cfg: cfg, log: log, files: files, points: failpoint.New(), registry: admin.NewRegistry(), fatal: make(chan error, 1)}
 	for _, step := range []func() error{
-		n.openListeners, n.openData, n.openAdmin, n.openControl, n.openStore, n.openRPC, n.openMeta, n.openPartitions, n.openBroker,
+		n.openListeners, n.openData, n.openAdmin, n.openControl, n.openStore, n.openRPC, n.openMeta, n.openGroups, n.openPartitions, n.openBroker,
 	} {
 		if err := step(); err != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -222,6 +224,18 @@ func (n *node) openMeta() (err error) {
 	return nil
 }
 
+// openGroups comes before the partitions, which tell it what is committed from their first record on.
+func (n *node) openGroups() (err error) {
+	n.groups, err = coordinator.New(coordinator.Config{
+		Meta: n.meta, Nodes: func() int { return len(n.net.Peers()) + 1 }, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.onClose("groups", func(context.Context) error { n.groups.Close(); return nil })
+	return nil
+}
+
 func (n *node) openPartitions() (err error) {
 	boot := n.cfg.flags.BootID
 	if boot == "" {
@@ -229,7 +243,7 @@ func (n *node) openPartitions() (err error) {
 	}
 	n.partitions, err = partition.Open(partition.Config{
 		Meta: n.meta, Node: n.net, Self: n.data.identity.ServerID(), KV: n.data.kv, FS: n.files, DataDir: n.data.path, BootID: boot,
-		TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
+		Keeper: n.groups.Keeper(), TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return err
@@ -242,7 +256,7 @@ func (n *node) openPartitions() (err error) {
 // openBroker lets clients in once the cluster's image is current: an older one would deny topics that exist.
 func (n *node) openBroker() (err error) {
 	n.broker, err = broker.New(broker.Config{
-		Listener: n.clients, NodeID: rpc.NodeID(n.cfg.flags.ID), Meta: n.meta, Partitions: broker.Local(n.partitions), Alive: n.net.Alive,
+		Listener: n.clients, NodeID: rpc.NodeID(n.cfg.flags.ID), Meta: n.meta, Partitions: broker.Local(n.partitions), Groups: n.groups, Alive: n.net.Alive,
 		NoAutoCreate: n.cfg.node.noAutoCreate, TopicDefaults: n.cfg.topics, Settings: n.describe(), DataDir: n.data.path,
 		Limits: n.cfg.node.limits, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
@@ -261,6 +275,7 @@ func (n *node) openBroker() (err error) {
 	n.onClose("broker", func(ctx context.Context) error {
 		cancel()
 		wg.Wait()
+		n.groups.Close() // or members would be waited for that wait for others
 		n.broker.Shutdown(ctx)
 		return nil
 	})

@@ -10,10 +10,10 @@ import (
 	"gopherlog/txn/field"
 )
 
-// Uncommitted keeps the offsets of one shard that were committed in transactions which are still open (KIP-447). Like a partition's producers it
+// Pending keeps the offsets of one shard that were committed in transactions which are still open (KIP-447). Like a partition's producers it
 // changes only in log order, by the records and markers that were committed, so it is equal on every replica; the owner orders its methods.
 // The zero value is not usable: use NewPending.
-type Uncommitted struct {
+type Pending struct {
 	producers map[int64]map[Key]held
 	keys      map[Key]int // in how many open transactions
 }
@@ -31,13 +31,13 @@ type Settled struct {
 	At     int64
 }
 
-// NewUncommitted is what an empty log says.
-func NewUncommitted() *Uncommitted {
-	return &Uncommitted{producers: map[int64]map[Key]held{}, keys: map[Key]int{}}
+// NewPending is what an empty log says.
+func NewPending() *Pending {
+	return &Pending{producers: map[int64]map[Key]held{}, keys: map[Key]int{}}
 }
 
 // Hold takes an offset from a transactional record at log offset at.
-func (p *Uncommitted) Hold(producerID int64, key Key, offset Offset, at int64) {
+func (p *Pending) Hold(producerID int64, key Key, offset Offset, at int64) {
 	of := p.producers[producerID]
 	if of == nil {
 		of = map[Key]held{}
@@ -50,7 +50,7 @@ func (p *Uncommitted) Hold(producerID int64, key Key, offset Offset, at int64) {
 }
 
 // End is the marker of a producer: what its transaction committed, in the order of the log; nothing after an abort.
-func (p *Uncommitted) End(producerID int64, commit bool) []Settled {
+func (p *Pending) End(producerID int64, commit bool) []Settled {
 	of := p.producers[producerID]
 	delete(p.producers, producerID)
 	for key := range of {
@@ -62,7 +62,7 @@ func (p *Uncommitted) End(producerID int64, commit bool) []Settled {
 	return settled(of)
 }
 
-func (p *Uncommitted) release(key Key) {
+func (p *Pending) release(key Key) {
 	if p.keys[key]--; p.keys[key] == 0 {
 		delete(p.keys, key)
 	}
@@ -82,10 +82,10 @@ func compareKeys(a, b Key) int {
 }
 
 // Unstable says that an open transaction may change the offset: who asks for stable offsets is to come again.
-func (p *Uncommitted) Unstable(key Key) bool { return p.keys[key] > 0 }
+func (p *Pending) Unstable(key Key) bool { return p.keys[key] > 0 }
 
 // Forget drops what is pending of a group that is deleted.
-func (p *Uncommitted) Forget(group string) {
+func (p *Pending) Forget(group string) {
 	for id, of := range p.producers {
 		for key := range of {
 			if key.Group == group {
@@ -104,7 +104,7 @@ func (p *Uncommitted) Forget(group string) {
 const pendingVersion = 1
 
 // Encode appends the state to dst. Equal states give equal bytes.
-func (p *Uncommitted) Encode(dst []byte) []byte {
+func (p *Pending) Encode(dst []byte) []byte {
 	count := 0
 	for _, of := range p.producers {
 		count += len(of)
@@ -122,16 +122,16 @@ func (p *Uncommitted) Encode(dst []byte) []byte {
 	return w.Bytes
 }
 
-// DecodeUncommitted reads what Encode wrote from the front of src and returns the rest. An unknown version is ErrVersion, damage is
+// DecodePending reads what Encode wrote from the front of src and returns the rest. An unknown version is ErrVersion, damage is
 // field.ErrMalformed. It never allocates more than src can describe.
-func DecodeUncommitted(src []byte) (*Uncommitted, []byte, error) {
+func DecodePending(src []byte) (*Pending, []byte, error) {
 	if len(src) < 5 {
 		return nil, nil, fmt.Errorf("%w: pending offsets of %d bytes", field.ErrMalformed, len(src))
 	}
 	if src[0] != pendingVersion {
 		return nil, nil, fmt.Errorf("%w: pending offsets of version %d, want %d", ErrVersion, src[0], pendingVersion)
 	}
-	p := NewUncommitted()
+	p := NewPending()
 	count := binary.BigEndian.Uint32(src[1:])
 	r := &field.Reader{Bytes: src[5:]}
 	for range count {

@@ -13,7 +13,7 @@ import (
 func at(offset int64) Offset { return Offset{Offset: offset, LeaderEpoch: -1, Expires: -1} }
 
 func TestOffsetsOfATransactionCountWhenItIsCommitted(t *testing.T) {
-	p, k0, k1 := NewUncommitted(), Key{"g", "t", 0}, Key{"g", "t", 1}
+	p, k0, k1 := NewPending(), Key{"g", "t", 0}, Key{"g", "t", 1}
 	p.Hold(7, k1, at(1), 10)
 	p.Hold(7, k0, at(2), 11)
 	p.Hold(7, k1, at(3), 12) // the later one counts
@@ -36,7 +36,7 @@ func TestOffsetsOfATransactionCountWhenItIsCommitted(t *testing.T) {
 }
 
 func TestADeletedGroupHasNothingPending(t *testing.T) {
-	p := NewUncommitted()
+	p := NewPending()
 	p.Hold(7, Key{"g", "t", 0}, at(1), 10)
 	p.Hold(7, Key{"h", "t", 0}, at(2), 11)
 	p.Forget("g")
@@ -45,7 +45,7 @@ func TestADeletedGroupHasNothingPending(t *testing.T) {
 	}
 	p.Hold(7, Key{"g", "t", 0}, at(1), 10)
 	p.Forget("g")
-	if !bytes.Equal(p.Encode(nil), NewUncommitted().Encode(nil)) {
+	if !bytes.Equal(p.Encode(nil), NewPending().Encode(nil)) {
 		t.Fatal("something is left")
 	}
 }
@@ -55,7 +55,7 @@ func TestReplicasThatAppliedTheSameLogHoldTheSame(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 6))
-	a, b := NewUncommitted(), NewUncommitted()
+	a, b := NewPending(), NewPending()
 	for i := range int64(2000) {
 		id, key := int64(rng.IntN(4)), Key{fmt.Sprint("g", rng.IntN(3)), "t", int32(rng.IntN(3))}
 		switch rng.IntN(8) {
@@ -67,7 +67,7 @@ func TestReplicasThatAppliedTheSameLogHoldTheSame(t *testing.T) {
 		case 1:
 			var err error
 			var rest []byte
-			if b, rest, err = DecodeUncommitted(append(b.Encode(nil), 0xee)); err != nil || len(rest) != 1 {
+			if b, rest, err = DecodePending(append(b.Encode(nil), 0xee)); err != nil || len(rest) != 1 {
 				t.Fatal(rest, err)
 			}
 		case 2:
@@ -86,19 +86,19 @@ func TestReplicasThatAppliedTheSameLogHoldTheSame(t *testing.T) {
 }
 
 func TestDamagedPendingOffsetsAreRefused(t *testing.T) {
-	p := NewUncommitted()
+	p := NewPending()
 	p.Hold(7, Key{"g", "t", 0}, at(1), 10)
 	b := p.Encode(nil)
 	for n := range b {
-		if _, _, err := DecodeUncommitted(b[:n]); err == nil {
+		if _, _, err := DecodePending(b[:n]); err == nil {
 			t.Fatalf("%d of %d bytes were accepted", n, len(b))
 		}
 	}
 	b[0] = 9
-	if _, _, err := DecodeUncommitted(b); !errors.Is(err, ErrVersion) {
+	if _, _, err := DecodePending(b); !errors.Is(err, ErrVersion) {
 		t.Fatal(err)
 	}
-	if _, _, err := DecodeUncommitted([]byte{1, 0xff, 0xff, 0xff, 0xff}); !errors.Is(err, field.ErrMalformed) {
+	if _, _, err := DecodePending([]byte{1, 0xff, 0xff, 0xff, 0xff}); !errors.Is(err, field.ErrMalformed) {
 		t.Fatal(err)
 	}
 }

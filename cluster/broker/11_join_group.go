@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"net"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/engine/wire"
+	"gopherlog/txn/group"
+)
+
+var joinGroupAPI = api{
+	key: 11, name: "JoinGroup", min: 0, max: 7,
+	maxFrame: maxGroupFrame,
+	serve:    whenReady(joinGroup),
+	notes: []string{
+		"Answered when the generation begins. From version 4 a dynamic member without an id is given one with MEMBER_ID_REQUIRED and joins again.",
+		"Subscriptions are bytes that only the members understand.",
+	},
+}
+
+const (
+	firstRebalanceTimeout = 1
+	firstMemberIDRequired = 4
+	firstJoinNulls        = 7 // protocol and type are null in an error
+)
+
+func joinGroup(c *call, req *kmsg.JoinGroupRequest, answer func(kmsg.Response)) {
+	e := group.Join{
+		MemberID: req.MemberID, Instance: text(req.InstanceID), ClientID: c.req.ClientID, ClientHost: clientHost(c.req.Conn),
+		Session: millis(req.SessionTimeoutMillis), Rebalance: millis(req.RebalanceTimeoutMillis), ProtocolType: req.ProtocolType,
+		RequireID: c.version >= firstMemberIDRequired,
+	}
+	if c.version < firstRebalanceTimeout {
+		e.Rebalance = e.Session
+	}
+	for _, p := range req.Protocols {
+		e.Protocols = append(e.Protocols, group.Protocol{Name: p.Name, Metadata: slices.Clone(p.Metadata)})
+	}
+	c.cfg.Groups.Join(req.Group, e, func(j group.Joined) {
+		resp := kmsg.NewPtrJoinGroupResponse()
+		resp.ErrorCode, resp.Generation = c.refuse(int16(j.Code)), j.Generation
+		resp.LeaderID, resp.MemberID = j.Leader, j.MemberID
+		if j.Code == group.OK || c.version < firstJoinNulls {
+			resp.ProtocolType, resp.Protocol = &j.ProtocolType, &j.Protocol
+		}
+		resp.Members = []kmsg.JoinGroupResponseMember{}
+		for _, m := range j.Members {
+			out := kmsg.NewJoinGroupResponseMember()
+			out.MemberID, out.InstanceID, out.ProtocolMetadata = m.MemberID, nullable(m.Instance), m.Metadata
+			resp.Members = append(resp.Members, out)
+		}
+		answer(resp)
+	})
+}
+
+func millis(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// clientHost is a client's address as Kafka shows it.
+func clientHost(conn *wire.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		host = conn.RemoteAddr().String()
+	}
+	return "/" + host
+}

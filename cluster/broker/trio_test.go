@@ -1,0 +1,284 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"gopherlog/cluster/coordinator"
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
+	"gopherlog/cluster/replica"
+	"gopherlog/cluster/rpc"
+	"gopherlog/cluster/rpc/rpctest"
+	"gopherlog/engine/kv"
+	"gopherlog/engine/vfs"
+	"gopherlog/txn/group"
+)
+
+// trio is three whole nodes: disks and the network between them in memory, clients on real sockets.
+type trio struct {
+	t     *testing.T
+	net   *rpctest.Network
+	nodes [3]*trioNode
+}
+
+type trioNode struct {
+	c    *trio
+	id   rpc.NodeID
+	fs   *vfs.CrashFS
+	addr string
+
+	kv     *kv.DB
+	rpc    *rpc.Node
+	ctl    *meta.Controller
+	groups *coordinator.Groups
+	parts  *partition.Manager
+	broker *Broker
+	up     bool
+}
+
+func newTrio(t *testing.T) *trio {
+	c := &trio{t: t, net: rpctest.New()}
+	for i := range c.nodes {
+		n := &trioNode{c: c, id: rpc.NodeID(i + 1), fs: vfs.NewCrashable(), addr: "127.0.0.1:0"}
+		n.must(n.fs.MkdirAll("data", 0o755))
+		c.nodes[i] = n
+	}
+	t.Cleanup(func() {
+		var wg sync.WaitGroup
+		for _, n := range c.nodes {
+			wg.Go(n.stop)
+		}
+		wg.Wait()
+	})
+	for _, n := range c.nodes {
+		n.start()
+	}
+	for _, n := range c.nodes {
+		n.ready()
+	}
+	return c
+}
+
+func (c *trio) addrs() string {
+	return strings.Join([]string{c.nodes[0].addr, c.nodes[1].addr, c.nodes[2].addr}, ",")
+}
+
+func (n *trioNode) must(err error) {
+	n.c.t.Helper()
+	if err != nil {
+		n.c.t.Fatalf("node %d: %v", n.id, err)
+	}
+}
+
+func (n *trioNode) start() {
+	n.c.t.Helper()
+	identity, err := meta.ReadIdentity(n.fs, "data", n.id)
+	n.must(err)
+	ln, err := net.Listen("tcp", n.addr)
+	n.must(err)
+	n.addr = ln.Addr().String()
+	n.kv, err = kv.Open(kv.Config{FS: n.fs, Dir: "data/kv"})
+	n.must(err)
+	logger := slog.New(slog.DiscardHandler)
+	if os.Getenv("GOPHERLOG_TEST_LOG") != "" {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", n.id)
+	}
+	var others []rpc.NodeID
+	for id := rpc.NodeID(1); id <= 3; id++ {
+		if id != n.id {
+			others = append(others, id)
+		}
+	}
+	n.rpc, err = rpc.New(rpc.Config{Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
+		Peers: n.c.net.Peers(others...), Logger: logger})
+	n.must(err)
+	n.rpc.Start()
+	n.ctl, err = meta.Open(meta.Config{Identity: identity, Node: n.rpc, KV: n.kv, Logger: logger,
+		Self:        meta.Broker{Host: "127.0.0.1", Port: int32(ln.Addr().(*net.TCPAddr).Port)},
+		OpenControl: meta.OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Logger: logger})})
+	n.must(err)
+	decide := group.Defaults()
+	decide.InitialDelay = 100 * time.Millisecond
+	n.groups, err = coordinator.New(coordinator.Config{Meta: n.ctl, Nodes: func() int { return 3 }, Group: &decide, Logger: logger})
+	n.must(err)
+	n.parts, err = partition.Open(partition.Config{Meta: n.ctl, Node: n.rpc, Self: identity.ServerID(), KV: n.kv, FS: n.fs, DataDir: "data",
+		BootID: "boot", Keeper: n.groups.Keeper(), Logger: logger})
+	n.must(err)
+	n.broker, err = New(Config{Listener: ln, NodeID: n.id, Meta: n.ctl, Partitions: Local(n.parts), Groups: n.groups, Alive: n.rpc.Alive, Logger: logger})
+	n.must(err)
+	n.broker.Start()
+	n.up = true
+}
+
+func (n *trioNode) ready() {
+	n.c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	n.must(n.ctl.WaitReady(ctx))
+}
+
+func (n *trioNode) stop() {
+	if !n.up {
+		return
+	}
+	n.up = false
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	n.groups.Close()
+	n.broker.Close()
+	err := errors.Join(n.parts.Close(ctx), n.ctl.Close(ctx))
+	n.rpc.Close()
+	if err = errors.Join(err, n.kv.Close()); err != nil {
+		n.c.t.Errorf("node %d: close: %v", n.id, err)
+	}
+}
+
+// kill is SIGKILL: connections break at once, the disk keeps what was written.
+func (n *trioNode) kill() {
+	n.c.net.Kill(n.id)
+	survived := n.fs.Clone()
+	n.broker.Close()
+	n.stop()
+	n.fs = survived
+}
+
+// coordinatorOf is the node that leads a group's shard, nil if none does.
+func (c *trio) coordinatorOf(id string) *trioNode {
+	for _, n := range c.nodes {
+		if !n.up {
+			continue
+		}
+		t := n.ctl.Image().Topic(coordinator.OffsetsTopic)
+		if t == nil {
+			continue
+		}
+		if p, err := n.parts.Get(t.Name, coordinator.ShardOf(id, len(t.Partitions))); err == nil {
+			if _, _, ready := p.Leader(); ready {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// members consume a topic as a group until they are stopped, and commit what they processed.
+type members struct {
+	t    *testing.T
+	wg   sync.WaitGroup
+	stop context.CancelFunc
+
+	mu        sync.Mutex
+	seen      map[string]int
+	committed map[int32]int64 // acknowledged
+}
+
+func startMembers(t *testing.T, c *trio, id, topic string, n int) *members {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &members{t: t, stop: cancel, seen: map[string]int{}, committed: map[int32]int64{}}
+	for range n {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(c.addrs(), ",")...), kgo.ConsumerGroup(id), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200*time.Millisecond), kgo.SessionTimeout(6*time.Second),
+			kgo.HeartbeatInterval(200*time.Millisecond), kgo.MetadataMinAge(50*time.Millisecond),
+			kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.wg.Go(func() {
+			defer cl.Close()
+			for ctx.Err() == nil {
+				m.poll(ctx, cl)
+			}
+		})
+	}
+	t.Cleanup(m.end)
+	return m
+}
+
+func (m *members) end() {
+	m.stop()
+	m.wg.Wait()
+}
+
+func (m *members) poll(ctx context.Context, cl *kgo.Client) {
+	fetches := cl.PollRecords(ctx, 20)
+	records := fetches.Records()
+	if len(records) == 0 {
+		return
+	}
+	m.mu.Lock()
+	for _, r := range records {
+		m.seen[string(r.Value)]++
+	}
+	m.mu.Unlock()
+	if err := cl.CommitRecords(ctx, records...); err != nil {
+		return // it was processed and may be processed again
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range records {
+		m.committed[r.Partition] = max(m.committed[r.Partition], r.Offset+1)
+	}
+}
+
+func (m *members) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.seen)
+}
+
+func TestGroupsOutliveTheirCoordinators(t *testing.T) {
+	c := newTrio(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	adm := kadm.NewClient(franz(t, c.addrs()))
+	if r, err := adm.CreateTopic(ctx, 6, 3, nil, "t"); err != nil || r.Err != nil {
+		t.Fatal(r, err)
+	}
+	const each = 600
+	fill(t, ctx, c.addrs(), "t", 0, each)
+	m := startMembers(t, c, "g", "t", 3)
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	for round := range rounds {
+		want := each * (round + 1)
+		eventually(t, fmt.Sprintf("%d records are consumed", want), func() bool { return m.count() == want })
+		eventually(t, "the group has a coordinator", func() bool { return c.coordinatorOf("g") != nil })
+		victim := c.coordinatorOf("g")
+		victim.kill()
+		began := time.Now()
+		fill(t, ctx, c.addrs(), "t", want, want+each)
+		eventually(t, "the others go on", func() bool { return m.count() == want+each })
+		t.Logf("node %d, the coordinator, killed: %d records produced and consumed within %v", victim.id, each, time.Since(began).Round(time.Millisecond))
+		victim.start()
+		victim.ready()
+	}
+	m.end()
+	offsets, err := adm.FetchOffsets(ctx, "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, offset := range m.committed {
+		if got, _ := offsets.Lookup("t", number); got.At < offset {
+			t.Errorf("partition %d: offset %d is committed, %d was acknowledged", number, got.At, offset)
+		}
+	}
+	again := 0
+	for _, n := range m.seen {
+		again += n - 1
+	}
+	t.Logf("%d records, %d of them seen again", len(m.seen), again)
+}

@@ -1,0 +1,255 @@
+package coordinator
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
+	"gopherlog/txn/group"
+)
+
+func TestShardIsJavasHashOfTheKey(t *testing.T) {
+	for key, want := range map[string]int32{"g": 103 % 16, "hello": 99162322 % 16, "polygenelubricants": 0, "": 0} {
+		if got := ShardOf(key, 16); got != want {
+			t.Errorf("%q belongs to shard %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestAnOffsetIsAnsweredWhenItIsCommittedAndNotBefore(t *testing.T) {
+	r := newRig(t)
+	r.part.change(func(p *fakeShard) { p.hold = true })
+	c := r.commit("g", "", -1, at(0, 7))
+	none(r, c)
+	if got := r.committed("g", 0); got != -1 {
+		t.Fatalf("an offset that is not committed is shown: %d", got)
+	}
+	r.part.release()
+	if code := wait(t, c); code != group.OK || r.committed("g", 0) != 7 || r.committed("g", 1) != -1 {
+		t.Fatalf("%s, offset %d", code, r.committed("g", 0))
+	}
+}
+
+func TestUnloadingWithWritesPendingSendsEverybodyToTheNextCoordinator(t *testing.T) {
+	r := newRig(t)
+	j := wait(t, r.join("g", ""))
+	r.part.change(func(p *fakeShard) { p.hold = true })
+	synced := r.sync("g", j, nil)
+	commit := r.commit("h", "", -1, at(0, 7))
+	none(r, commit)
+	r.lose()
+	unknown := r.part.abandon()
+	if s, code := wait(t, synced), wait(t, commit); s.Code != group.NotCoordinator || code != group.NotCoordinator {
+		t.Fatalf("sync %s, commit %s", s.Code, code)
+	}
+	if code := wait(t, r.commit("h", "", -1, at(0, 8))); code != group.NotCoordinator {
+		t.Fatalf("commit to who does not lead: %s", code)
+	}
+	for _, w := range unknown { // the next leader commits it all the same
+		r.part.kept.Apply(w.batch)
+	}
+	r.lead(3)
+	if got := r.committed("h", 0); got != 7 {
+		t.Fatalf("offset %d, want what is in the log", got)
+	}
+	if code := r.beat("g", j.MemberID, "", j.Generation); code != group.OK {
+		t.Fatalf("heartbeat of a member that the log knows: %s", code)
+	}
+}
+
+func TestATakeOverNeedsNothingButWhatIsApplied(t *testing.T) {
+	r := newRig(t)
+	j := r.member("g")
+	wait(t, r.commit("g", j.MemberID, j.Generation, at(1, 5)))
+	r.lose()
+	r.lead(2)
+	if code := r.beat("g", j.MemberID, "", j.Generation); code != group.OK {
+		t.Fatalf("heartbeat: %s", code)
+	}
+	if s := wait(t, r.sync("g", j, nil)); string(s.Assignment) != "all" {
+		t.Fatalf("assignment after the take-over: %v", s)
+	}
+	if r.committed("g", 1) != 5 {
+		t.Fatal("the offset is gone")
+	}
+}
+
+func TestAMachineAppendsInItsOwnTermOnly(t *testing.T) {
+	r := newRig(t)
+	r.member("g")
+	r.part.change(func(p *fakeShard) { p.epoch = 9 }) // lost and won again, and nobody said so yet
+	if code := wait(t, r.commit("h", "", -1, at(0, 7))); code != group.NotCoordinator {
+		t.Fatalf("a commit of another term: %s", code)
+	}
+	r.lead(9)
+	if code := wait(t, r.commit("h", "", -1, at(0, 7))); code != group.OK {
+		t.Fatalf("commit in the new term: %s", code)
+	}
+	for i, e := range r.part.epochs {
+		if e == 0 {
+			t.Fatalf("append %d names no term", i)
+		}
+	}
+}
+
+func TestElectedButNotReadyIsLoading(t *testing.T) {
+	r := newRig(t)
+	r.lose()
+	r.part.change(func(p *fakeShard) { p.elected = true })
+	if code := wait(t, r.commit("g", "", -1, at(0, 7))); code != LoadInProgress {
+		t.Fatalf("commit: %s", code)
+	}
+	if _, code := r.g.Fetch("g", nil); code != LoadInProgress {
+		t.Fatalf("fetch: %s", code)
+	}
+}
+
+func TestAGroupWhoseRecordIsRefusedStartsAnewFromTheLog(t *testing.T) {
+	r := newRig(t)
+	old := r.member("g")
+	j := wait(t, r.join("g", old.MemberID, func(e *group.Join) { e.Protocols[0].Metadata = []byte("more topics") }))
+	r.part.change(func(p *fakeShard) { p.refuse = partition.ErrTooLarge })
+	if s := wait(t, r.sync("g", j, map[string][]byte{j.MemberID: []byte("huge")})); s.Code != group.NotCoordinator {
+		t.Fatalf("sync: %s", s.Code)
+	}
+	if s := wait(t, r.sync("g", old, nil)); s.Code != group.OK || string(s.Assignment) != "all" {
+		t.Fatalf("the generation that is in the log: %v", s)
+	}
+	again := wait(t, r.join("g", old.MemberID))
+	if s := wait(t, r.sync("g", again, map[string][]byte{again.MemberID: []byte("small")})); string(s.Assignment) != "small" {
+		t.Fatalf("next generation: %v", s)
+	}
+}
+
+func TestAnAnswerThatEndsAClientNeedsACertainLeader(t *testing.T) {
+	r := newRig(t)
+	static := func(e *group.Join) { e.Instance = "i" }
+	first := wait(t, r.join("g", "", static))
+	second := wait(t, r.join("g", "", static))
+	if first.Code == second.Code && first.MemberID == second.MemberID {
+		t.Fatal("the second did not take the first one's place")
+	}
+	r.part.change(func(p *fakeShard) { p.deposed = true })
+	if code := r.beat("g", "stranger", "i", 1); code != group.NotCoordinator {
+		t.Fatalf("who may be deposed answers %s", code)
+	}
+	r.part.change(func(p *fakeShard) { p.deposed = false })
+	if code := r.beat("g", "stranger", "i", 1); code != group.FencedInstanceID {
+		t.Fatalf("%s", code)
+	}
+}
+
+func TestADeletedGroupTakesItsOffsetsAlong(t *testing.T) {
+	r := newRig(t)
+	if code := r.remove("g"); code != group.GroupIDNotFound {
+		t.Fatalf("a group that is not there: %s", code)
+	}
+	wait(t, r.commit("g", "", -1, at(0, 7)))
+	if code := r.remove("g"); code != group.OK || r.committed("g", 0) != -1 {
+		t.Fatalf("%s, offset %d", code, r.committed("g", 0))
+	}
+	j := r.member("h")
+	wait(t, r.commit("h", j.MemberID, j.Generation, at(0, 7)))
+	if code := r.remove("h"); code != group.NonEmptyGroup {
+		t.Fatalf("a group with members: %s", code)
+	}
+	left := make(chan []group.Code, 1)
+	r.g.Leave("h", group.Leave{Members: []group.Leaver{{MemberID: j.MemberID}}}, func(_ group.Code, codes []group.Code) { left <- codes })
+	wait(t, left)
+	if code := r.remove("h"); code != group.OK || r.committed("h", 0) != -1 {
+		t.Fatalf("%s, offset %d", code, r.committed("h", 0))
+	}
+	if d := wait(t, r.describe("h")); d.State != "Dead" {
+		t.Fatalf("%+v", d)
+	}
+}
+
+func TestOffsetsOfDeletedTopicsGo(t *testing.T) {
+	r := newRig(t)
+	wait(t, r.commit("g", "", -1, at(0, 7)))
+	r.meta.set("t", 0)
+	wait(t, r.describe("g"))
+	wait(t, r.describe("g")) // behind the outcome of what was appended
+	if got := r.committed("g", 0); got != -1 {
+		t.Fatalf("offset %d of a topic that is gone", got)
+	}
+}
+
+func TestASilentMemberLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		j := r.member("g")
+		for range 10 {
+			time.Sleep(9 * time.Second)
+			if code := r.beat("g", j.MemberID, "", j.Generation); code != group.OK {
+				t.Fatalf("a member that beats: %s", code)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		if code := r.beat("g", j.MemberID, "", j.Generation); code != group.UnknownMemberID {
+			t.Fatalf("a member that fell silent: %s", code)
+		}
+		r.g.Close()
+	})
+}
+
+func TestOffsetsExpireWhenNobodyUsesThemAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Group.Retention = time.Hour })
+		j := r.member("g")
+		wait(t, r.commit("g", j.MemberID, j.Generation, at(0, 7)))
+		wait(t, r.commit("loner", "", -1, at(0, 9)))
+		for range 3 * 3600 / 9 {
+			time.Sleep(9 * time.Second)
+			r.beat("g", j.MemberID, "", j.Generation)
+		}
+		if r.committed("g", 0) != 7 || r.committed("loner", 0) != -1 {
+			t.Fatalf("after three hours: %d of a group with a member, %d of one that nobody uses", r.committed("g", 0), r.committed("loner", 0))
+		}
+		time.Sleep(50 * time.Minute)
+		if r.committed("g", 0) != 7 {
+			t.Fatal("gone less than an hour after its last member")
+		}
+		time.Sleep(30 * time.Minute)
+		if d := wait(t, r.describe("g")); r.committed("g", 0) != -1 || d.State != "Dead" {
+			t.Fatalf("offset %d, group %s, more than an hour after its last member", r.committed("g", 0), d.State)
+		}
+		r.g.Close()
+	})
+}
+
+func TestALogMuchLongerThanItsTableIsTrimmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		wait(t, r.commit("g", "", -1, at(0, 7)))
+		r.part.change(func(p *fakeShard) { p.size = trimFrom })
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		r.part.change(func(p *fakeShard) {
+			if p.trimmedTo != p.next {
+				t.Errorf("log trimmed to %d, want %d", p.trimmedTo, p.next)
+			}
+		})
+		r.g.Close()
+	})
+}
+
+func TestTheTopicIsMadeForAllNodesAndNotBeforeTheyAreThere(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Nodes = func() int { return 5 } })
+	r.meta.set(OffsetsTopic, 0)
+	r.meta.err = meta.ErrInvalidReplicationFactor
+	if _, err := r.g.Ensure(context.Background()); err == nil {
+		t.Fatal("made though brokers are missing")
+	}
+	r.meta.err = nil
+	topic, err := r.g.Ensure(context.Background())
+	if err != nil || len(topic.Partitions) != 16 || r.meta.spec.ReplicationFactor != 3 || !r.meta.spec.Internal {
+		t.Fatalf("%+v %v", r.meta.spec, err)
+	}
+	if again, err := r.g.Ensure(context.Background()); err != nil || again != topic {
+		t.Fatal("made twice")
+	}
+}

@@ -1,0 +1,57 @@
+package coordinator
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"gopherlog/cluster/replica"
+	"gopherlog/txn/group"
+)
+
+// shard is one partition of the topic on this node, led or not.
+type shard struct {
+	g      *Groups
+	number int32
+	part   Partition
+	table  *table
+
+	heard    atomic.Bool // part may be asked: it led here once
+	replaced atomic.Bool // the replica was opened anew
+
+	mu  sync.Mutex // orders changes of cur
+	cur atomic.Pointer[term]
+}
+
+// follow ends a term that is over and begins the one that is now. It does not block.
+func (s *shard) follow() {
+	if !s.heard.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, epoch, ready := s.part.Leader()
+	if t := s.cur.Load(); t != nil {
+		if ready && t.epoch == epoch && s.wanted() {
+			return
+		}
+		s.cur.Store(nil)
+		t.end()
+	}
+	if ready && s.wanted() {
+		s.cur.Store(s.begin(epoch))
+	}
+}
+
+// wanted is false once the replica was opened anew, or everything is closed.
+func (s *shard) wanted() bool { return !s.g.over.Load() && !s.replaced.Load() }
+
+// active returns the term that is led here, or why there is none.
+func (s *shard) active() (*term, group.Code) {
+	if t := s.cur.Load(); t != nil {
+		return t, group.OK
+	}
+	if s.wanted() && s.heard.Load() && s.part.Status().Role == replica.Leader {
+		return nil, LoadInProgress // elected, but what older terms left is not all applied yet
+	}
+	return nil, group.NotCoordinator
+}

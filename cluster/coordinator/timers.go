@@ -1,0 +1,89 @@
+package coordinator
+
+import (
+	"container/heap"
+	"time"
+
+	"gopherlog/txn/group"
+)
+
+// timers are those of all groups of a shard. Setting one that is set already, as each heartbeat does, costs a map access: its place in the
+// heap is looked at again only when it comes up.
+type timers struct {
+	set  map[timerKey]setTimer
+	heap timerHeap
+}
+
+// timerKey names a timer of a group; the zero one is the shard's own.
+type timerKey struct {
+	group  string
+	kind   group.TimerKind
+	member string
+}
+
+type setTimer struct {
+	due    time.Time
+	queued time.Time // its valid place in the heap, not after due
+}
+
+type queuedTimer struct {
+	at  time.Time
+	key timerKey
+}
+
+func newTimers() *timers { return &timers{set: map[timerKey]setTimer{}} }
+
+// start sets or replaces a timer.
+func (t *timers) start(k timerKey, due time.Time) {
+	s, there := t.set[k]
+	if !there || due.Before(s.queued) {
+		s.queued = due
+		heap.Push(&t.heap, queuedTimer{due, k})
+	}
+	s.due = due
+	t.set[k] = s
+}
+
+// stop takes a timer back.
+func (t *timers) stop(k timerKey) { delete(t.set, k) }
+
+// pop removes and returns a timer that is due.
+func (t *timers) pop(now time.Time) (timerKey, bool) {
+	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
+		q := heap.Pop(&t.heap).(queuedTimer)
+		s, there := t.set[q.key]
+		switch {
+		case !there || !s.queued.Equal(q.at): // taken back, or queued anew
+		case s.due.After(now):
+			s.queued = s.due
+			t.set[q.key] = s
+			heap.Push(&t.heap, queuedTimer{s.due, q.key})
+		default:
+			delete(t.set, q.key)
+			return q.key, true
+		}
+	}
+	return timerKey{}, false
+}
+
+// next is when pop should be called again.
+func (t *timers) next() (time.Time, bool) {
+	if len(t.heap) == 0 {
+		return time.Time{}, false
+	}
+	return t.heap[0].at, true
+}
+
+type timerHeap []queuedTimer
+
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *timerHeap) Push(x any)        { *h = append(*h, x.(queuedTimer)) }
+func (h *timerHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	x := old[n]
+	*h = old[:n]
+	return x
+}
