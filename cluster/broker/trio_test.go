@@ -114,7 +114,7 @@ func (n *trioNode) start() {
 	n.groups, err = coordinator.New(coordinator.Config{Meta: n.ctl, Nodes: func() int { return 3 }, Group: &decide, Logger: logger})
 	n.must(err)
 	n.parts, err = partition.Open(partition.Config{Meta: n.ctl, Node: n.rpc, Self: identity.ServerID(), KV: n.kv, FS: n.fs, DataDir: "data",
-		BootID: "boot", Keeper: n.groups.Keeper(), Logger: logger})
+		BootID: "boot", Keeper: coordinator.Keepers(n.groups), Logger: logger})
 	n.must(err)
 	n.broker, err = New(Config{Listener: ln, NodeID: n.id, Meta: n.ctl, Partitions: Local(n.parts), Groups: n.groups, Alive: n.rpc.Alive, Logger: logger})
 	n.must(err)

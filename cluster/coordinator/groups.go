@@ -22,7 +22,7 @@ func fits(names ...string) bool {
 }
 
 // enter hands a request to the goroutine that decides about the group, or returns why it does not.
-func (g *Groups) enter(id string, mayBeEmpty bool, fn func(t *term)) group.Code {
+func (g *Groups) enter(id string, mayBeEmpty bool, fn func(t *groupTerm)) group.Code {
 	if id == "" && !mayBeEmpty || !fits(id) {
 		return InvalidGroupID
 	}
@@ -30,7 +30,7 @@ func (g *Groups) enter(id string, mayBeEmpty bool, fn func(t *term)) group.Code 
 	if code != group.OK {
 		return code
 	}
-	return t.ask(func() { fn(t) })
+	return group.Code(t.ask(func() { fn(t) }))
 }
 
 // Join is JoinGroup; NewID of the event is made here.
@@ -44,7 +44,7 @@ func (g *Groups) Join(id string, e group.Join, done func(group.Joined)) {
 		e.NewID = e.Instance
 	}
 	e.NewID += "-" + g.cfg.NewID()
-	code := g.enter(id, false, func(t *term) {
+	code := g.enter(id, false, func(t *groupTerm) {
 		t.request(t.live(id), func(f group.Effect) { done(f.(group.Joined)) }, func(r group.Request) group.Event { e.Request = r; return e })
 	})
 	if code != group.OK {
@@ -54,7 +54,7 @@ func (g *Groups) Join(id string, e group.Join, done func(group.Joined)) {
 
 // Sync is SyncGroup.
 func (g *Groups) Sync(id string, e group.Sync, done func(group.Synced)) {
-	code := g.enter(id, false, func(t *term) {
+	code := g.enter(id, false, func(t *groupTerm) {
 		t.request(t.live(id), func(f group.Effect) { done(f.(group.Synced)) }, func(r group.Request) group.Event { e.Request = r; return e })
 	})
 	if code != group.OK {
@@ -64,7 +64,7 @@ func (g *Groups) Sync(id string, e group.Sync, done func(group.Synced)) {
 
 // Heartbeat is Heartbeat.
 func (g *Groups) Heartbeat(id string, e group.Heartbeat, done func(group.Code)) {
-	code := g.enter(id, false, func(t *term) {
+	code := g.enter(id, false, func(t *groupTerm) {
 		t.request(t.live(id), func(f group.Effect) { done(f.(group.Answer).Code) }, func(r group.Request) group.Event { e.Request = r; return e })
 	})
 	if code != group.OK {
@@ -74,7 +74,7 @@ func (g *Groups) Heartbeat(id string, e group.Heartbeat, done func(group.Code)) 
 
 // Leave is LeaveGroup: a code for each member, or one for all.
 func (g *Groups) Leave(id string, e group.Leave, done func(group.Code, []group.Code)) {
-	code := g.enter(id, false, func(t *term) {
+	code := g.enter(id, false, func(t *groupTerm) {
 		t.request(t.live(id), func(f group.Effect) { done(group.OK, f.(group.Left).Codes) }, func(r group.Request) group.Event { e.Request = r; return e })
 	})
 	if code != group.OK {
@@ -99,7 +99,7 @@ func (g *Groups) Commit(id string, e group.Commit, offsets []Offset, done func(g
 		value := group.Offset{Offset: o.Offset, LeaderEpoch: o.Epoch, Metadata: o.Metadata, Committed: now, Expires: -1}
 		pairs[i] = pair{group.Key{Group: id, Topic: o.Topic, Partition: o.Partition}, value.Encode()}
 	}
-	code := g.enter(id, true, func(t *term) { t.commit(id, e, pairs, done) })
+	code := g.enter(id, true, func(t *groupTerm) { t.commit(id, e, pairs, done) })
 	if code != group.OK {
 		done(code)
 	}
@@ -112,12 +112,12 @@ func (g *Groups) Fetch(id string, want iter.Seq2[string, int32]) ([]Committed, g
 	if code != group.OK {
 		return nil, code
 	}
-	return t.s.table.lookup(id, want), group.OK
+	return t.table.lookup(id, want), group.OK
 }
 
 // Delete is DeleteGroups of one.
 func (g *Groups) Delete(id string, done func(group.Code)) {
-	if code := g.enter(id, false, func(t *term) { t.remove(id, done) }); code != group.OK {
+	if code := g.enter(id, false, func(t *groupTerm) { t.remove(id, done) }); code != group.OK {
 		done(code)
 	}
 }
@@ -128,7 +128,7 @@ func (g *Groups) DeleteOffsets(id string, offsets []Offset, done func(group.Code
 	for i, o := range offsets {
 		keys[i] = group.Key{Group: id, Topic: o.Topic, Partition: o.Partition}
 	}
-	if code := g.enter(id, false, func(t *term) { t.removeOffsets(id, keys, done) }); code != group.OK {
+	if code := g.enter(id, false, func(t *groupTerm) { t.removeOffsets(id, keys, done) }); code != group.OK {
 		done(code, nil)
 	}
 }
@@ -147,9 +147,9 @@ const dead = "Dead"
 
 // Describe is DescribeGroups of one. A group that is not there is dead.
 func (g *Groups) Describe(id string, done func(Described, group.Code)) {
-	code := g.enter(id, true, func(t *term) {
+	code := g.enter(id, true, func(t *groupTerm) {
 		l := t.live(id)
-		_, known := t.s.table.record(id)
+		_, known := t.table.record(id)
 		d := describe(l)
 		if !known && l.state.Blank() && l.flying == 0 {
 			d.State = dead
@@ -192,7 +192,7 @@ func (g *Groups) List(done func([]Described, group.Code)) {
 		l.code = LoadInProgress
 	}
 	for _, t := range all {
-		if code := t.ask(func() { l.add(t.list(), group.OK) }); code != group.OK {
+		if code := t.ask(func() { l.add(t.list(), group.OK) }); code != codeNone {
 			l.add(nil, group.OK) // no longer led here
 		}
 	}
@@ -222,8 +222,8 @@ func (l *listing) add(some []Described, code group.Code) {
 	}
 }
 
-func (t *term) list() (out []Described) {
-	for _, id := range t.s.table.ids() {
+func (t *groupTerm) list() (out []Described) {
+	for _, id := range t.table.ids() {
 		if t.lives[id] == nil { // offsets only
 			out = append(out, Described{ID: id, State: group.Empty.String()})
 		}

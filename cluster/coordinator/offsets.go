@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"errors"
 
 	"gopherlog/cluster/partition"
@@ -24,14 +23,14 @@ func codeOf(err error) group.Code {
 }
 
 // commit lets the machine decide and appends the offsets. They are in the table, and answered, when they are committed.
-func (t *term) commit(id string, e group.Commit, offsets []pair, done func(group.Code)) {
+func (t *groupTerm) commit(id string, e group.Commit, offsets []pair, done func(group.Code)) {
 	l := t.live(id)
 	t.request(l, func(effect group.Effect) {
 		if code := effect.(group.Answer).Code; code != group.OK || len(offsets) == 0 {
 			done(code)
 			return
 		}
-		t.append(l, t.batch(offsets...), func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) })
+		t.appendOf(l, t.batch(offsets...), func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) })
 	}, func(r group.Request) group.Event {
 		e.Request = r
 		return e
@@ -39,9 +38,9 @@ func (t *term) commit(id string, e group.Commit, offsets []pair, done func(group
 }
 
 // remove deletes a group without members, and its offsets.
-func (t *term) remove(id string, done func(group.Code)) {
+func (t *groupTerm) remove(id string, done func(group.Code)) {
 	l := t.live(id)
-	_, known := t.s.table.record(id)
+	_, known := t.table.record(id)
 	if l.state.Blank() && !known && l.flying == 0 {
 		done(group.GroupIDNotFound)
 		t.settle(l)
@@ -54,15 +53,15 @@ func (t *term) remove(id string, done func(group.Code)) {
 			done(code) // the machine's own tombstone is durable
 			return
 		}
-		t.append(l, t.batch(pair{key: group.Key{Group: id}}), func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) })
+		t.appendOf(l, t.batch(pair{key: group.Key{Group: id}}), func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) })
 	}, func(r group.Request) group.Event { return group.Remove{Request: r} })
 }
 
 // removeOffsets deletes offsets of a group, and answers a code for each.
-func (t *term) removeOffsets(id string, keys []group.Key, done func(group.Code, []group.Code)) {
+func (t *groupTerm) removeOffsets(id string, keys []group.Key, done func(group.Code, []group.Code)) {
 	l := t.live(id)
 	defer t.settle(l)
-	if _, known := t.s.table.record(id); !known && l.state.Blank() && l.flying == 0 {
+	if _, known := t.table.record(id); !known && l.state.Blank() && l.flying == 0 {
 		done(group.GroupIDNotFound, nil)
 		return
 	}
@@ -88,19 +87,19 @@ func (t *term) removeOffsets(id string, keys []group.Key, done func(group.Code, 
 		done(group.OK, codes)
 		return
 	}
-	t.append(l, t.batch(gone...), func(err error) { done(codeOf(err), codes) }, func() { done(group.NotCoordinator, nil) })
+	t.appendOf(l, t.batch(gone...), func(err error) { done(codeOf(err), codes) }, func() { done(group.NotCoordinator, nil) })
 }
 
 // sweep forgets offsets that expired, and groups of which nothing is left.
-func (t *term) sweep() {
+func (t *groupTerm) sweep() {
 	now, image := t.g.cfg.Now(), t.g.cfg.Meta.Image()
 	unknown := map[string]bool{}
-	for _, id := range t.s.table.ids() {
+	for _, id := range t.table.ids() {
 		l := t.live(id)
 		if l.flying > 0 || l.spoiled {
 			continue // a commit is under way, which would be forgotten too
 		}
-		keys, left := t.s.table.which(id, func(k group.Key, o group.Offset) bool {
+		keys, left := t.table.which(id, func(k group.Key, o group.Offset) bool {
 			if image.Topic(k.Topic) == nil {
 				unknown[k.Topic] = true
 				if t.unknown[k.Topic] { // twice: an image may lag behind the one by which the offset was committed
@@ -123,9 +122,9 @@ func (t *term) sweep() {
 }
 
 // dropTopics forgets the offsets of topics that were deleted.
-func (t *term) dropTopics(gone map[string]bool) {
-	for _, id := range t.s.table.ids() {
-		keys, _ := t.s.table.which(id, func(k group.Key, _ group.Offset) bool { return gone[k.Topic] })
+func (t *groupTerm) dropTopics(gone map[string]bool) {
+	for _, id := range t.table.ids() {
+		keys, _ := t.table.which(id, func(k group.Key, _ group.Offset) bool { return gone[k.Topic] })
 		if len(keys) > 0 {
 			l := t.live(id)
 			t.forget(l, keys)
@@ -134,39 +133,14 @@ func (t *term) dropTopics(gone map[string]bool) {
 	}
 }
 
-func (t *term) forget(l *live, keys []group.Key) {
+func (t *groupTerm) forget(l *live, keys []group.Key) {
 	pairs := make([]pair, len(keys))
 	for i, k := range keys {
 		pairs[i].key = k
 	}
-	t.append(l, t.batch(pairs...), func(err error) {
+	t.appendOf(l, t.batch(pairs...), func(err error) {
 		if err != nil {
 			t.g.cfg.Logger.Debug("offsets were not forgotten", "group", l.id, "shard", t.s.number, "error", err)
 		}
 	}, nil)
-}
-
-// count looks at the log's size from time to time.
-func (t *term) count(bytes int64) {
-	if t.grown += bytes; t.grown >= trimLook {
-		t.trim()
-	}
-}
-
-// trim lets the log begin behind what the table holds already, when it is much longer than the table.
-func (t *term) trim() {
-	t.grown = 0
-	if t.trimming || t.s.part.Size() < max(trimFrom, trimFactor*t.s.table.size()) {
-		return
-	}
-	t.trimming = true
-	t.g.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(t.g.ctx, trimTimeout)
-		defer cancel()
-		_, err := t.s.part.DeleteRecords(ctx, t.s.part.HighWatermark())
-		if err != nil {
-			t.g.cfg.Logger.Debug("log of a shard was not trimmed", "shard", t.s.number, "error", err)
-		}
-		t.post(func() { t.trimming = false })
-	})
 }

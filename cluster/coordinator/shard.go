@@ -5,15 +5,14 @@ import (
 	"sync/atomic"
 
 	"gopherlog/cluster/replica"
-	"gopherlog/txn/group"
 )
 
 // shard is one partition of the topic on this node, led or not.
 type shard struct {
-	g      *Groups
+	of     *shards
 	number int32
 	part   Partition
-	table  *table
+	table  kept
 
 	heard    atomic.Bool // part may be asked: it led here once
 	replaced atomic.Bool // the replica was opened anew
@@ -43,15 +42,15 @@ func (s *shard) follow() {
 }
 
 // wanted is false once the replica was opened anew, or everything is closed.
-func (s *shard) wanted() bool { return !s.g.over.Load() && !s.replaced.Load() }
+func (s *shard) wanted() bool { return !s.of.over.Load() && !s.replaced.Load() }
 
 // active returns the term that is led here, or why there is none.
-func (s *shard) active() (*term, group.Code) {
+func (s *shard) active() (*term, code) {
 	if t := s.cur.Load(); t != nil {
-		return t, group.OK
+		return t, codeNone
 	}
 	if s.wanted() && s.heard.Load() && s.part.Status().Role == replica.Leader {
-		return nil, LoadInProgress // elected, but what older terms left is not all applied yet
+		return nil, codeLoading // elected, but what older terms left is not all applied yet
 	}
-	return nil, group.NotCoordinator
+	return nil, codeNotCoordinator
 }

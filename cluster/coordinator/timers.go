@@ -3,22 +3,20 @@ package coordinator
 import (
 	"container/heap"
 	"time"
-
-	"gopherlog/txn/group"
 )
 
-// timers are those of all groups of a shard. Setting one that is set already, as each heartbeat does, costs a map access: its place in the
+// timers are those of all machines of a shard. Setting one that is set already, as each heartbeat does, costs a map access: its place in the
 // heap is looked at again only when it comes up.
 type timers struct {
 	set  map[timerKey]setTimer
 	heap timerHeap
 }
 
-// timerKey names a timer of a group; the zero one is the shard's own.
+// timerKey names a timer of a machine; the zero one is the shard's own.
 type timerKey struct {
-	group  string
-	kind   group.TimerKind
-	member string
+	id     string // the machine's
+	kind   uint8
+	member string // of a group
 }
 
 type setTimer struct {

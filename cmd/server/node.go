@@ -243,7 +243,7 @@ func (n *node) openPartitions() (err error) {
 	}
 	n.partitions, err = partition.Open(partition.Config{
 		Meta: n.meta, Node: n.net, Self: n.data.identity.ServerID(), KV: n.data.kv, FS: n.files, DataDir: n.data.path, BootID: boot,
-		Keeper: n.groups.Keeper(), TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
+		Keeper: coordinator.Keepers(n.groups), TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,220 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"gopherlog/engine/record"
+	"gopherlog/txn/group"
+)
+
+// groupTerm is the groups of a shard during one term.
+type groupTerm struct {
+	*term
+	g       *Groups
+	table   *table
+	lives   map[string]*live
+	answers map[group.Request]func(group.Effect)
+	last    group.Request
+	unknown map[string]bool // topics that the image did not know at the last sweep
+}
+
+func newGroupTerm(g *Groups, t *term) *groupTerm {
+	return &groupTerm{term: t, g: g, table: t.s.table.(*table), lives: map[string]*live{}, answers: map[group.Request]func(group.Effect){}}
+}
+
+// live is a group with its machine.
+type live struct {
+	id     string
+	state  group.State
+	flying int // appends without an outcome
+	// spoiled: a record could not be appended, and the machine does not know how to go on. It answers NOT_COORDINATOR until all its appends
+	// have an outcome; then another one is made of what the log says.
+	spoiled bool
+}
+
+// load makes the machines of all groups that the log knows.
+func (t *groupTerm) load() {
+	for id, r := range t.table.recorded() {
+		t.boot(id, r)
+	}
+	t.after(timerKey{}, t.g.cfg.SweepEvery)
+}
+
+// lost ends all machines: whoever waits for one is sent to the next coordinator.
+func (t *groupTerm) lost() {
+	for _, l := range t.lives {
+		t.handle(l, group.Lost{})
+	}
+	if n := len(t.answers); n > 0 {
+		panic(fmt.Sprintf("coordinator: shard %d, epoch %d: %d requests were never answered", t.s.number, t.epoch, n))
+	}
+}
+
+// fire hands out a timer that is due.
+func (t *groupTerm) fire(k timerKey) {
+	if k == (timerKey{}) {
+		t.sweep()
+		t.after(timerKey{}, t.g.cfg.SweepEvery)
+		return
+	}
+	if l := t.lives[k.id]; l != nil {
+		t.handle(l, group.Timer{Kind: group.TimerKind(k.kind), Member: k.member})
+	}
+}
+
+// live returns a group's machine, a new one if there is none.
+func (t *groupTerm) live(id string) *live {
+	if l := t.lives[id]; l != nil {
+		return l
+	}
+	r, _ := t.table.record(id)
+	return t.boot(id, r)
+}
+
+func (t *groupTerm) boot(id string, newest *group.Record) *live {
+	l := &live{id: id}
+	t.lives[id] = l
+	state, effects := t.g.cfg.Group.Boot(newest, t.g.cfg.Now())
+	l.state = state
+	t.do(l, effects)
+	return l
+}
+
+// handle lets something happen to a group.
+func (t *groupTerm) handle(l *live, e group.Event) {
+	state, effects := t.g.cfg.Group.Handle(l.state, e, t.g.cfg.Now())
+	l.state = state
+	t.do(l, effects)
+	t.settle(l)
+}
+
+// request is handle for an event that is answered; event gives it the request's number.
+func (t *groupTerm) request(l *live, answer func(group.Effect), event func(group.Request) group.Event) {
+	t.last++
+	t.answers[t.last] = answer
+	t.handle(l, event(t.last))
+}
+
+// settle forgets a machine that holds nothing, and replaces one that was spoiled.
+func (t *groupTerm) settle(l *live) {
+	if l.flying > 0 || t.lives[l.id] != l {
+		return
+	}
+	switch {
+	case l.spoiled:
+		delete(t.lives, l.id)
+		t.settle(t.live(l.id))
+	case l.state.Blank():
+		delete(t.lives, l.id)
+	}
+}
+
+func (t *groupTerm) do(l *live, effects []group.Effect) {
+	for _, effect := range effects {
+		switch e := effect.(type) {
+		case group.Append:
+			t.appendRecord(l, e.Record)
+		case group.Joined:
+			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
+		case group.Synced:
+			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
+		case group.Left:
+			t.answer(e.Request, e, fences(e.Codes))
+		case group.Answer:
+			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
+		case group.SetTimer:
+			t.after(timerKey{l.id, uint8(e.Kind), e.Member}, e.After)
+		case group.ClearTimer:
+			t.timers.stop(timerKey{l.id, uint8(e.Kind), e.Member})
+		case group.Forget: // settle sees that it is blank
+		}
+	}
+}
+
+func fences(codes []group.Code) bool {
+	for _, c := range codes {
+		if c == group.FencedInstanceID {
+			return true
+		}
+	}
+	return false
+}
+
+// answer lets an answer go. One on which a client ends for good goes only when it is certain that this is the coordinator still: who was
+// deposed does not know whom its successor took in.
+func (t *groupTerm) answer(r group.Request, e group.Effect, fatal bool) {
+	answer := t.answers[r]
+	if answer == nil {
+		return
+	}
+	delete(t.answers, r)
+	if !fatal {
+		answer(e)
+		return
+	}
+	t.confirm(func(still bool) {
+		if !still {
+			e = misled(e)
+		}
+		answer(e)
+	})
+}
+
+// misled is what is said in place of an answer that only the coordinator may give.
+func misled(e group.Effect) group.Effect {
+	switch e := e.(type) {
+	case group.Joined:
+		return group.Joined{Request: e.Request, Code: group.NotCoordinator, Generation: -1, MemberID: e.MemberID}
+	case group.Synced:
+		return group.Synced{Request: e.Request, Code: group.NotCoordinator}
+	case group.Left:
+		codes := make([]group.Code, len(e.Codes))
+		for i := range codes {
+			codes[i] = group.NotCoordinator
+		}
+		return group.Left{Request: e.Request, Codes: codes}
+	case group.Answer:
+		return group.Answer{Request: e.Request, Code: group.NotCoordinator}
+	}
+	return e
+}
+
+// appendRecord replicates a machine's record.
+func (t *groupTerm) appendRecord(l *live, r *group.Record) {
+	t.appendOf(l, t.batch(pair{group.Key{Group: l.id}, r.Encode()}), func(err error) {
+		switch {
+		case l.spoiled:
+		case err == nil:
+			t.handle(l, group.Durable{})
+		default:
+			t.g.cfg.Logger.Warn("group's record was not appended: its members join anew", "group", l.id, "shard", t.s.number, "error", err)
+			l.spoiled = true
+			t.handle(l, group.Lost{})
+		}
+	}, nil)
+}
+
+// pair is a record of the topic; a nil value is a tombstone.
+type pair struct {
+	key   group.Key
+	value []byte
+}
+
+func (t *groupTerm) batch(pairs ...pair) record.Batch {
+	b := record.Builder{BaseTimestamp: t.g.cfg.Now().UnixMilli()}
+	for _, p := range pairs {
+		b.Append(record.Record{Key: p.key.Encode(), Value: p.value})
+	}
+	return b.Finish()
+}
+
+// appendOf replicates a batch of a group. then is called on this goroutine with the outcome; when the term ends before there is one, lost is
+// called instead, on whichever goroutine, unless it is nil.
+func (t *groupTerm) appendOf(l *live, b record.Batch, then func(error), lost func()) {
+	l.flying++
+	t.append(b, func(err error) {
+		l.flying--
+		then(err)
+		t.settle(l)
+	}, lost)
+}
