@@ -40,12 +40,8 @@ func Encode(r Record) []byte {
 	case Begun:
 		writeNamed(&w, kindBegun, r.Txn)
 	case Committed:
-		writeNamed(&w, kindCommitted, r.Txn)
-		writeIdentity(&w, r.Next)
-		w.Length(len(r.Members))
-		for _, m := range r.Members {
-			w.Text(string(m))
-		}
+		w.Int8(kindCommitted)
+		writeCommitted(&w, r)
 	case Finished:
 		writeNamed(&w, kindFinished, r.Txn)
 	case Opened:
@@ -63,9 +59,22 @@ func Encode(r Record) []byte {
 
 func writeNamed(w *field.Writer, kind int8, t Txn) {
 	w.Int8(kind)
+	writeTxn(w, t)
+}
+
+func writeTxn(w *field.Writer, t Txn) {
 	w.Int64(int64(t.Term))
 	w.Int32(int32(t.Number))
 	writeIdentity(w, t.Owner)
+}
+
+func writeCommitted(w *field.Writer, c Committed) {
+	writeTxn(w, c.Txn)
+	writeIdentity(w, c.Next)
+	w.Length(len(c.Members))
+	for _, m := range c.Members {
+		w.Text(string(m))
+	}
 }
 
 func writeIdentity(w *field.Writer, i Identity) {
@@ -96,7 +105,8 @@ func decodeKind(r *field.Reader, kind int8) (Record, error) {
 	case kindBegun:
 		return Begun{readTxn(r)}, r.Err()
 	case kindCommitted:
-		return readCommitted(r)
+		c, err := readCommitted(r)
+		return c, err
 	case kindFinished:
 		return Finished{readTxn(r)}, r.Err()
 	case kindOpened:
@@ -121,12 +131,12 @@ func readIdentity(r *field.Reader) Identity { return Identity{Producer: r.Int64(
 func readMillis(r *field.Reader) time.Duration { return time.Duration(r.Int32()) * time.Millisecond }
 
 // readCommitted takes a decision. Its members are in the order in which the machines keep them.
-func readCommitted(r *field.Reader) (Record, error) {
+func readCommitted(r *field.Reader) (Committed, error) {
 	c := Committed{Txn: readTxn(r), Next: readIdentity(r)}
 	for range max(r.Length(1), 0) {
 		m := Member(r.Text())
 		if last := len(c.Members) - 1; last >= 0 && m <= c.Members[last] {
-			return nil, fmt.Errorf("%w: members that do not ascend", field.ErrMalformed)
+			return Committed{}, fmt.Errorf("%w: members that do not ascend", field.ErrMalformed)
 		}
 		c.Members = append(c.Members, m)
 	}
