@@ -19,7 +19,7 @@ import (
 //	then a footer: end mark u32, records u64, dropped u64, CRC-32C of all block heads u32, CRC-32C of the footer u32
 const (
 	magic          = "GLHI"
-	formatVersion  = 2
+	formatVersion  = 3
 	preambleBytes  = 10
 	blockHead      = 12
 	blockBytes     = 64 << 10

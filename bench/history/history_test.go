@@ -47,28 +47,46 @@ func TestARecordIsReadBackAsItWasWritten(t *testing.T) {
 }
 
 func TestNoRecordTakesMoreThanTwentyFourBytes(t *testing.T) {
-	far := Record{Producer: MaxProducer, Session: MaxSession, Partition: MaxPartition, Sequence: MaxSequence, Offset: MaxOffset, At: MaxTime}
-	for _, kind := range []Kind{Sent, Outcome, Delivered, EndAnswer, StartAnswer} {
-		for _, result := range []Result{OK, Failed, Unknown} {
-			r := far
-			r.Kind = kind
-			switch kind {
-			case Outcome:
-				r.Result = result
-			case EndAnswer, StartAnswer:
-				r.Epoch = 1<<31 - 2
-				r.Asked = r.At - 30*time.Second
-			}
-			c := newCoder(MaxPartition + 1)
-			if n := len(c.append(nil, &r)); n > MaxRecordBytes {
-				t.Errorf("%+v takes %d bytes", r, n)
-			}
-			back := Record{Kind: kind, Producer: 1}
-			if n := len(c.append(nil, &back)); n > MaxRecordBytes {
-				t.Errorf("after it, %+v takes %d bytes", back, n)
-			}
+	for _, r := range farthestRecords() {
+		c := newCoder(MaxPartition + 1)
+		if n := len(c.append(nil, &r)); n > MaxRecordBytes {
+			t.Errorf("%+v takes %d bytes", r, n)
+		}
+		back := Record{Kind: r.Kind, Step: r.Step, Producer: 1}
+		if n := len(c.append(nil, &back)); n > MaxRecordBytes {
+			t.Errorf("after it, %+v takes %d bytes", back, n)
 		}
 	}
+}
+
+// farthestRecords are records of each kind at the limits of the format.
+func farthestRecords() (all []Record) {
+	far := Record{Producer: MaxProducer, Session: MaxSession, Partition: MaxPartition, Sequence: MaxSequence, Offset: MaxOffset, Txn: MaxTxn,
+		Epoch: 1<<31 - 2, At: MaxTime}
+	add := func(k Kind, s Step, res Result) {
+		r := far
+		r.Kind, r.Step, r.Result = k, s, res
+		all = append(all, r)
+	}
+	for k := Sent; k <= Group; k++ {
+		switch k {
+		case Outcome:
+			for _, result := range []Result{OK, Failed, Unknown} {
+				add(k, 0, result)
+			}
+		case Transaction:
+			for step := Inited; step <= InDoubt; step++ {
+				add(k, step, 0)
+			}
+		case Group:
+			for step := Assigned; step <= Thawed; step++ {
+				add(k, step, Unknown)
+			}
+		default:
+			add(k, 0, 0)
+		}
+	}
+	return all
 }
 
 func TestASenderIsNeverHeldUpAndLostRecordsAreCounted(t *testing.T) {
@@ -202,14 +220,39 @@ func readAll(t testing.TB, path string) ([]Record, error) {
 
 func randomRecord(rnd *rand.Rand) Record {
 	at := time.Duration(rnd.Int64N(int64(MaxTime/time.Microsecond))) * time.Microsecond
-	r := Record{Kind: Kind(1 + rnd.IntN(5)), Partition: uint32(rnd.IntN(3)), Offset: -1, At: at}
-	if r.isAnswer() {
+	r := Record{Kind: Kind(1 + rnd.IntN(int(Group))), Partition: uint32(rnd.IntN(3)), Offset: -1, At: at}
+	switch {
+	case r.isAnswer():
 		r.Offset, r.Epoch = rnd.Int64N(MaxOffset), rnd.Int32()-1
 		r.Asked = at - time.Duration(rnd.Int64N(1000))*time.Microsecond
 		return r
+	case r.Kind == Origin:
+		r.Offset, r.At = rnd.Int64N(MaxOffset), 0
+		return r
 	}
-	r.Producer, r.Session, r.Sequence = uint16(rnd.IntN(5)), uint16(rnd.IntN(3)), rnd.Uint64N(MaxSequence)
+	r.Producer, r.Session = uint16(rnd.IntN(5)), uint16(rnd.IntN(3))
+	if rnd.IntN(2) == 0 {
+		r.Producer, r.Session = uint16(rnd.IntN(MaxProducer+1)), uint16(rnd.IntN(MaxSession+1))
+	}
 	switch r.Kind {
+	case Transaction:
+		r.Partition, r.Step = 0, Step(1+rnd.IntN(int(InDoubt)))
+		switch r.Step {
+		case Inited:
+			r.Epoch = int32(rnd.IntN(1<<15)) - 1
+			return r
+		case Aborted, InDoubt:
+			r.Class = uint8(rnd.IntN(256))
+		}
+		r.Txn = uint32(rnd.IntN(MaxTxn + 1))
+		return r
+	case Group:
+		return randomStep(rnd, r)
+	}
+	r.Sequence = rnd.Uint64N(MaxSequence)
+	switch r.Kind {
+	case Sent:
+		r.Txn = uint32(rnd.IntN(MaxTxn + 1))
 	case Outcome:
 		if r.Result = Result(1 + rnd.IntN(3)); r.Result != OK {
 			r.Class = uint8(rnd.IntN(256))
@@ -217,7 +260,30 @@ func randomRecord(rnd *rand.Rand) Record {
 			r.Offset = rnd.Int64N(MaxOffset)
 		}
 	case Delivered:
-		r.Flags, r.Offset = uint8(rnd.IntN(8)), rnd.Int64N(MaxOffset)
+		r.Flags, r.Offset, r.Txn = uint8(rnd.IntN(8)), rnd.Int64N(MaxOffset), uint32(rnd.IntN(MaxTxn+1))
+	}
+	return r
+}
+
+func randomStep(rnd *rand.Rand, r Record) Record {
+	r.Step = Assigned + Step(rnd.IntN(int(Thawed-Assigned)+1))
+	offset, epoch := r.Step.has()
+	if offset {
+		r.Offset = rnd.Int64N(MaxOffset+2) - 1
+	}
+	if epoch {
+		r.Epoch = rnd.Int32() - 1
+	}
+	switch r.Step {
+	case CommitAsked:
+		r.Txn = uint32(rnd.IntN(MaxTxn + 1))
+	case PollEnd:
+		r.Asked = r.At - time.Duration(rnd.Int64N(1000))*time.Microsecond
+	case CommitAnswered:
+		r.Asked = r.At - time.Duration(rnd.Int64N(1000))*time.Microsecond
+		if r.Result = Result(1 + rnd.IntN(3)); r.Result != OK {
+			r.Class = uint8(rnd.IntN(256))
+		}
 	}
 	return r
 }
