@@ -8,6 +8,7 @@ import (
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
+	"gopherlog/engine/record"
 	"gopherlog/txn/group"
 )
 
@@ -191,6 +192,47 @@ func TestASilentMemberLosesItsPlace(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		if code := r.beat("g", j.MemberID, "", j.Generation); code != group.UnknownMemberID {
 			t.Fatalf("a member that fell silent: %s", code)
+		}
+		r.g.Close()
+	})
+}
+
+// A coordinator that was kept busy hears those out who spoke up meanwhile before it judges anybody's silence.
+func TestNobodyIsExpiredForASlowCoordinator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		j := r.member("g")
+		r.part.change(func(p *fakeShard) { p.slow = 15 * time.Second })
+		commit := r.commit("other", "", -1, at(0, 7))
+		time.Sleep(8 * time.Second)
+		if code := r.beat("g", j.MemberID, "", j.Generation); code != group.OK {
+			t.Fatalf("a heartbeat that waited: %s", code)
+		}
+		wait(t, commit)
+		time.Sleep(time.Second)
+		if code := r.beat("g", j.MemberID, "", j.Generation); code != group.OK {
+			t.Fatalf("the next one: %s", code)
+		}
+		r.g.Close()
+	})
+}
+
+func TestAGroupStaysWhileATransactionMayCommitItsOffsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		j := r.member("g")
+		left := make(chan []group.Code, 1)
+		r.g.Leave("g", group.Leave{Members: []group.Leaver{{MemberID: j.MemberID}}}, func(_ group.Code, codes []group.Code) { left <- codes })
+		wait(t, left)
+		w := &writer{next: 1 << 20}
+		r.part.kept.Apply(w.batch(&record.Producer{ID: 1}, offsetOf("g", 0, 10)))
+		time.Sleep(time.Hour)
+		if d := wait(t, r.describe("g")); d.State != "Empty" {
+			t.Fatalf("an hour later the group is %s", d.State)
+		}
+		r.part.kept.Apply(w.place(record.BuildControl(record.Commit, 1, 0, 1, 0)))
+		if got := r.committed("g", 0); got != 10 {
+			t.Fatalf("offset %d after the transaction", got)
 		}
 		r.g.Close()
 	})

@@ -117,7 +117,7 @@ func (g *Groups) Fetch(id string, want iter.Seq2[string, int32]) ([]Committed, g
 
 // Delete is DeleteGroups of one.
 func (g *Groups) Delete(id string, done func(group.Code)) {
-	if code := g.enter(id, false, func(t *groupTerm) { t.remove(id, done) }); code != group.OK {
+	if code := g.enter(id, true, func(t *groupTerm) { t.remove(id, done) }); code != group.OK {
 		done(code)
 	}
 }

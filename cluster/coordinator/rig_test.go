@@ -85,6 +85,7 @@ type fakeShard struct {
 	size      int64
 	trimmedTo int64
 	epochs    []int32
+	slow      time.Duration // how long the next append takes to be admitted
 }
 
 func (p *fakeShard) Leader() (rpc.NodeID, int32, bool) {
@@ -108,6 +109,12 @@ func (p *fakeShard) Status() replica.Status {
 func (p *fakeShard) Append(r *partition.AppendRequest) {
 	p.mu.Lock()
 	p.epochs = append(p.epochs, r.Epoch)
+	if d := p.slow; d > 0 {
+		p.slow = 0
+		p.mu.Unlock()
+		time.Sleep(d)
+		p.mu.Lock()
+	}
 	err := p.refuse
 	p.refuse = nil
 	if !p.ready || r.Epoch != p.epoch {

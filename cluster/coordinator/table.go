@@ -265,7 +265,8 @@ func (t *table) all(id string) iter.Seq2[string, int32] {
 	}
 }
 
-// which are the offsets of a group that fit; left says whether others remain. Offsets that an open transaction may change do not fit.
+// which are the offsets of a group that fit; left says whether others remain, or will if an open transaction commits. Offsets that an open
+// transaction may change do not fit.
 func (t *table) which(id string, fits func(group.Key, group.Offset) bool) (keys []group.Key, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,7 +279,7 @@ func (t *table) which(id string, fits func(group.Key, group.Offset) bool) (keys 
 			left = true
 		}
 	}
-	return keys, left
+	return keys, left || t.pending.Holds(id)
 }
 
 var errTable = errors.New("coordinator: malformed table")

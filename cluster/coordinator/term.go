@@ -24,9 +24,11 @@ type term struct {
 	over  bool
 
 	// owned by run
-	timers   *timers
-	grown    int64 // bytes appended since the log's size was looked at
-	trimming bool
+	timers     *timers
+	grown      int64 // bytes appended since the log's size was looked at
+	trimming   bool
+	doubts     []func(still bool) // who waits to know whether the term goes on
+	confirming bool
 }
 
 // begin starts a term. s.mu is held.
@@ -102,6 +104,7 @@ func (t *term) run() {
 	t.s.of.logger.Debug("coordinator loaded", "topic", t.s.of.kind.topic, "shard", t.s.number, "epoch", t.epoch, "took", t.now().Sub(start))
 	var spare []func()
 	for {
+		now := t.now() // taken first: a timer fires only when everybody was heard who asked before it was due
 		queue, last := t.take(spare)
 		for _, fn := range queue {
 			fn()
@@ -110,9 +113,9 @@ func (t *term) run() {
 		spare = queue
 		if last {
 			t.machines.lost()
+			tell(t.doubts, false)
 			return
 		}
-		now := t.now()
 		for k, due := t.timers.pop(now); due; k, due = t.timers.pop(now) {
 			t.machines.fire(k)
 		}
@@ -160,9 +163,35 @@ func (t *term) send(r *partition.AppendRequest, then func(error), lost func()) {
 	t.s.part.Append(r)
 }
 
-// confirm calls done with whether this is certainly the shard's coordinator still: who was deposed does not know what its successor did.
+// confirm calls done, on this goroutine as long as the term goes on, with whether this is certainly the shard's coordinator still: who was
+// deposed does not know what its successor did. Those who ask while an answer is awaited share the next one.
 func (t *term) confirm(done func(still bool)) {
-	t.s.part.Confirm(t.epoch, func(err error) { done(err == nil) })
+	t.doubts = append(t.doubts, done)
+	t.resolve()
+}
+
+func (t *term) resolve() {
+	if t.confirming || len(t.doubts) == 0 {
+		return
+	}
+	doubts := t.doubts
+	t.doubts, t.confirming = nil, true
+	t.s.part.Confirm(t.epoch, func(err error) {
+		there := t.post(func() {
+			t.confirming = false
+			tell(doubts, err == nil)
+			t.resolve()
+		})
+		if !there {
+			tell(doubts, false)
+		}
+	})
+}
+
+func tell(doubts []func(bool), still bool) {
+	for _, done := range doubts {
+		done(still)
+	}
 }
 
 // count looks at the log's size from time to time.

@@ -166,6 +166,9 @@ func (d *draft) alterConfigs(change *metapb.TopicConfigOps) *metapb.Outcome {
 	if t == nil {
 		return named(change.GetName(), refuse(metapb.Code_UNKNOWN_TOPIC, "%s", change.GetName()))
 	}
+	if t.Internal {
+		return named(t.Name, refuse(metapb.Code_INTERNAL_TOPIC, "the settings of %s are fixed", t.Name))
+	}
 	t = d.topicForEdit(t)
 	configs := maps.Clone(t.Configs)
 	if configs == nil {

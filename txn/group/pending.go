@@ -84,6 +84,16 @@ func compareKeys(a, b Key) int {
 // Unstable says that an open transaction may change the offset: who asks for stable offsets is to come again.
 func (p *Pending) Unstable(key Key) bool { return p.keys[key] > 0 }
 
+// Holds says that an open transaction may commit offsets of the group.
+func (p *Pending) Holds(group string) bool {
+	for key := range p.keys {
+		if key.Group == group {
+			return true
+		}
+	}
+	return false
+}
+
 // Forget drops what is pending of a group that is deleted.
 func (p *Pending) Forget(group string) {
 	for id, of := range p.producers {
