@@ -34,6 +34,7 @@ const (
 // KafkaConfig says how to reach a Kafka-protocol cluster.
 type KafkaConfig struct {
 	Bootstrap []string
+	Security  *Security    // nil: plain text, unauthenticated
 	Logger    *slog.Logger // nil: quiet
 }
 
@@ -72,6 +73,7 @@ func (k *kafka) common(id string, overhead time.Duration) []kgo.Opt {
 		kgo.AlwaysRetryEOF(),
 		kgo.DisableClientMetrics(),
 	}
+	opts = append(opts, k.cfg.Security.options()...)
 	if k.cfg.Logger != nil {
 		opts = append(opts, kgo.WithLogger(quietLog{k.cfg.Logger, id}))
 	}

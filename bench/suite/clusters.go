@@ -228,7 +228,7 @@ func (s *run) warm(ctx context.Context, k *kept, c scenario.Cell) error {
 }
 
 func (s *run) warmFor(ctx context.Context, k *kept, c scenario.Cell, d time.Duration) error {
-	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: k.target.Bootstrap(), Logger: s.Logger})
+	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: k.target.Bootstrap(), Security: s.Security, Logger: s.Logger})
 	if err != nil {
 		return err
 	}

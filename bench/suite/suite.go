@@ -33,9 +33,10 @@ type Config struct {
 	Profile   string
 	Tool      string
 	Commit    string
-	Out       string    // the run directory, made by Run
-	Server    string    // path of the server binary
-	Clusters  *Clusters // that trials without a fresh cluster share; nil: this run has its own, and ends them
+	Out       string         // the run directory, made by Run
+	Server    string         // path of the server binary
+	Security  *load.Security // how clients reach an external system; nil: plain text, unauthenticated
+	Clusters  *Clusters      // that trials without a fresh cluster share; nil: this run has its own, and ends them
 	Net       fault.Network
 	NetReason string
 	// Sabotage plants a fault in every broker before the load starts.

@@ -35,7 +35,7 @@ func (s *run) trial(ctx context.Context, c scenario.Cell, o stats.Trial, order i
 		return nil, err
 	}
 	defer release()
-	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: tgt.Bootstrap(), Logger: s.Logger})
+	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: tgt.Bootstrap(), Security: s.Security, Logger: s.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("%w: connect to the target: %w", ErrEnvironment, err)
 	}
@@ -97,7 +97,7 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	plan.Clock, plan.Logger, plan.Progress = t.clock, t.Logger, t.Progress.TrialGlance
 	plan.HistoryDir = t.dir.History(t.out.ID)
 	plan.DrainReader = func() load.Driver {
-		d, err := load.NewKafka(load.KafkaConfig{Bootstrap: t.target.Bootstrap(), Logger: t.Logger})
+		d, err := load.NewKafka(load.KafkaConfig{Bootstrap: t.target.Bootstrap(), Security: t.Security, Logger: t.Logger})
 		if err != nil {
 			return t.driver
 		}
