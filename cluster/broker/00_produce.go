@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	"gopherlog/engine/failpoint"
 	"gopherlog/engine/record"
 	"gopherlog/engine/wire"
+	"gopherlog/txn/kafkatx"
+	"gopherlog/txn/producer"
 )
 
 var produceAPI = api{
@@ -25,7 +28,9 @@ var produceAPI = api{
 		"Compressed batches are not decompressed, and Kafka does: of them only the CRC and the header are checked, and that the bytes can hold so many records. A producer that compresses garbage under a valid CRC makes its consumers fail; mqvalidate finds such a batch.",
 		"zstd needs version 7, otherwise UNSUPPORTED_COMPRESSION_TYPE. Batches are stored as they were sent.",
 		"acks=0 gets no response; any error closes the connection.",
-		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP). Transactional batches are answered with INVALID_TXN_STATE.",
+		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP).",
+		"A transactional batch without transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The first one of a transaction in a partition is let in only when the transaction's coordinator confirms that it is ongoing, for clients of every version: otherwise TRANSACTION_ABORTABLE, below version 11 INVALID_TXN_STATE; NOT_ENOUGH_REPLICAS when no coordinator could be asked within the request's timeout.",
+		"A batch that meets the producer's transaction before, still ending, is held until it has ended, within the request's timeout; no fixed pause. Kafka answers CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS at once and lets the client try again.",
 		"The deadline of acks=all is the request's own timeout: REQUEST_TIMED_OUT, or NOT_ENOUGH_REPLICAS_AFTER_APPEND when the batch is committed but on fewer replicas than min.insync.replicas.",
 	},
 }
@@ -33,6 +38,7 @@ var produceAPI = api{
 const (
 	firstServedProduce = 3 // record batches of format 2 begin here
 	firstZstdProduce   = 7
+	firstAddingProduce = 12 // its client leaves it to the partitions to become part of a transaction
 	// maxProducePartitions bounds what a request of many small claims can make the decoder allocate.
 	maxProducePartitions = 10_000
 )
@@ -46,6 +52,7 @@ type produceCall struct {
 	req     *wire.Request
 	started time.Time
 	acks    int16
+	txnID   string // copied; "" without
 	image   *meta.Image
 	resp    kmsg.ProduceResponse
 	slots   []produceSlot
@@ -74,6 +81,9 @@ func serveProduce(b *Broker, a *api, r *wire.Request) {
 		return
 	}
 	c.acks = req.Acks
+	if req.TransactionID != nil {
+		c.txnID = strings.Clone(*req.TransactionID)
+	}
 	c.prepare(&req)
 	if c.acks == partition.AcksNone {
 		r.Buf.Retain() // records alias it until they are handed over
@@ -147,8 +157,13 @@ func (s *produceSlot) produce(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceReque
 		s.refuse(code, err)
 		return
 	}
+	if batch.IsTransactional() && c.txnID == "" {
+		s.refuse(codeTransactionalIDAuthorization, errors.New("transactional batch in a request without transactional id"))
+		return
+	}
 	s.size = len(batch)
 	s.app = partition.AppendRequest{Batch: batch, Buf: c.req.Buf, Acks: c.acks, Deadline: deadline, Done: s.done}
+	s.app.TransactionalID, s.app.Version = c.txnID, txnVersion(c.req.Version)
 	p.Append(&s.app)
 }
 
@@ -167,10 +182,20 @@ func checkBatch(records []byte, version int16) (record.Batch, int16, error) {
 	if batch.Codec() == record.Zstd && version < firstZstdProduce {
 		return nil, codeUnsupportedCompressionType, fmt.Errorf("zstd needs Produce version %d, this is %d", firstZstdProduce, version)
 	}
-	if batch.IsTransactional() {
-		return nil, codeInvalidTxnState, errors.New("no transaction is open")
-	}
 	return batch, codeNone, nil
+}
+
+// txnVersion is how the client of a Produce version ends its transactions.
+func txnVersion(produce int16) producer.TransactionVersion {
+	if produce >= firstAddingProduce {
+		return producer.Version2
+	}
+	return producer.Version0
+}
+
+// produceCode is codeOf in words that clients of the version know.
+func produceCode(err error, version int16) int16 {
+	return int16(kafkatx.Code(codeOf(err)).For(kafkatx.APIProduce, version))
 }
 
 func (s *produceSlot) refuse(code int16, err error) {
@@ -178,7 +203,9 @@ func (s *produceSlot) refuse(code int16, err error) {
 }
 
 // done is the partition's answer; it may come on any goroutine and must not block.
-func (s *produceSlot) done(res partition.AppendResult) { s.fill(res, codeOf(res.Err), res.Err) }
+func (s *produceSlot) done(res partition.AppendResult) {
+	s.fill(res, produceCode(res.Err, s.call.req.Version), res.Err)
+}
 
 func (s *produceSlot) fill(res partition.AppendResult, code int16, err error) {
 	m := s.call.b.metrics

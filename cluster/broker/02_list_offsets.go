@@ -65,7 +65,7 @@ func (c *call) listOffset(p Partition, in *kmsg.ListOffsetsRequestTopicPartition
 		out.Offset = p.LogStart()
 		return codeNone
 	case in.Timestamp == timestampMax && c.version >= firstMaxTimestamp:
-		offset, timestamp, err := p.MaxTimestamp()
+		offset, timestamp, err := p.MaxTimestamp(isolation)
 		if err == nil && offset >= 0 {
 			out.Offset, out.Timestamp = offset, timestamp
 		}
@@ -73,7 +73,7 @@ func (c *call) listOffset(p Partition, in *kmsg.ListOffsetsRequestTopicPartition
 	case in.Timestamp < 0:
 		return codeUnsupportedVersion
 	}
-	offset, timestamp, epoch, ok, err := p.OffsetForTimestamp(in.Timestamp)
+	offset, timestamp, epoch, ok, err := p.OffsetForTimestamp(in.Timestamp, isolation)
 	if err == nil && ok {
 		out.Offset, out.Timestamp, out.LeaderEpoch = offset, timestamp, epoch
 	}

@@ -24,6 +24,7 @@ import (
 	"gopherlog/engine/failpoint"
 	"gopherlog/engine/wire"
 	"gopherlog/txn/group"
+	"gopherlog/txn/producer"
 )
 
 // Meta is what the broker needs of the control group; *meta.Controller is the real one.
@@ -55,11 +56,13 @@ type Partition interface {
 	Leader() (node rpc.NodeID, epoch int32, ready bool)
 	Status() replica.Status
 	InSyncNodes() []rpc.NodeID
-	OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch int32, ok bool, err error)
-	MaxTimestamp() (offset, timestamp int64, err error)
+	OffsetForTimestamp(ts int64, isolation int8) (offset, timestamp int64, epoch int32, ok bool, err error)
+	MaxTimestamp(isolation int8) (offset, timestamp int64, err error)
 	EpochEnd(epoch int32) (e int32, end int64)
 	LastEpoch() int32
 	DeleteRecords(ctx context.Context, offset int64) (lowWatermark int64, err error)
+	WriteMarker(m producer.Marker, deadline time.Time, done func(error))
+	Producers() []producer.Producer
 }
 
 // Partitions finds the replicas on this node; Local wraps the real ones. The error says why there is none.

@@ -48,6 +48,10 @@ const (
 	codeOutOfOrderSequence           int16 = 45
 	codeInvalidProducerEpoch         int16 = 47
 	codeInvalidTxnState              int16 = 48
+	codeInvalidProducerIDMapping     int16 = 49
+	codeConcurrentTransactions       int16 = 51
+	codeCoordinatorFenced            int16 = 52
+	codeTransactionalIDAuthorization int16 = 53
 	codeKafkaStorageError            int16 = 56
 	codeNonEmptyGroup                int16 = 68
 	codeGroupIDNotFound              int16 = 69
@@ -62,7 +66,9 @@ const (
 	codeGroupSubscribedToTopic       int16 = 86
 	codeInvalidRecord                int16 = 87
 	codeUnstableOffsetCommit         int16 = 88
+	codeProducerFenced               int16 = 90
 	codeUnknownTopicID               int16 = 100
+	codeTransactionAbortable         int16 = 120
 )
 
 // codeNames are Kafka's names, for metrics and documents.
@@ -92,6 +98,9 @@ var codeNames = map[int16]string{
 	codeGroupMaxSizeReached: "GROUP_MAX_SIZE_REACHED", codeFencedInstanceID: "FENCED_INSTANCE_ID",
 	codeGroupSubscribedToTopic: "GROUP_SUBSCRIBED_TO_TOPIC", codeUnstableOffsetCommit: "UNSTABLE_OFFSET_COMMIT",
 	codeInvalidRecord: "INVALID_RECORD", codeUnknownTopicID: "UNKNOWN_TOPIC_ID",
+	codeInvalidProducerIDMapping: "INVALID_PRODUCER_ID_MAPPING", codeConcurrentTransactions: "CONCURRENT_TRANSACTIONS",
+	codeCoordinatorFenced: "TRANSACTION_COORDINATOR_FENCED", codeProducerFenced: "PRODUCER_FENCED",
+	codeTransactionalIDAuthorization: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", codeTransactionAbortable: "TRANSACTION_ABORTABLE",
 }
 
 // errorCodes maps what the rooms below say to what clients understand; the first match counts.
@@ -109,6 +118,13 @@ var errorCodes = []struct {
 	{partition.ErrTimeout, codeRequestTimedOut},
 	{partition.ErrOutOfOrderSequence, codeOutOfOrderSequence},
 	{partition.ErrInvalidProducerEpoch, codeInvalidProducerEpoch},
+	{partition.ErrProducerFenced, codeProducerFenced},
+	{partition.ErrNotTransactional, codeInvalidTxnState},
+	{partition.ErrInvalidTxnState, codeTransactionAbortable},
+	{partition.ErrInvalidProducerIDMapping, codeInvalidProducerIDMapping},
+	{partition.ErrConcurrentTransactions, codeConcurrentTransactions},
+	{partition.ErrCoordinatorFenced, codeCoordinatorFenced},
+	{partition.ErrNotCoordinator, codeNotEnoughReplicas},
 	{partition.ErrTooLarge, codeMessageTooLarge},
 	{partition.ErrCorrupt, codeKafkaStorageError},
 	{partition.ErrStorage, codeKafkaStorageError},

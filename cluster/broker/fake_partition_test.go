@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"sync"
+	"time"
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
@@ -10,6 +11,7 @@ import (
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/log"
 	"gopherlog/engine/record"
+	"gopherlog/txn/producer"
 )
 
 // fakePartition commits what it appends at once, unless hold is set.
@@ -33,6 +35,10 @@ type fakePartition struct {
 	lastAppend   *partition.AppendRequest
 	reads        int
 	kept         partition.Kept
+	stable       int64 // last stable offset is so many below the high watermark
+	aborted      []producer.Aborted
+	markers      []producer.Marker
+	producers    []producer.Producer
 }
 
 func (p *fakePartition) TopicID() meta.TopicID        { return p.id }
@@ -205,7 +211,11 @@ func (p *fakePartition) HighWatermark() int64 {
 	defer p.mu.Unlock()
 	return p.hw
 }
-func (p *fakePartition) LastStable() int64 { return p.HighWatermark() }
+func (p *fakePartition) LastStable() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hw - p.stable
+}
 func (p *fakePartition) LogStart() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,12 +247,26 @@ func (p *fakePartition) Status() replica.Status {
 }
 
 func (p *fakePartition) InSyncNodes() []rpc.NodeID { return []rpc.NodeID{1} }
-func (p *fakePartition) OffsetForTimestamp(ts int64) (int64, int64, int32, bool, error) {
-	return p.log.OffsetForTimestamp(ts, p.HighWatermark())
+func (p *fakePartition) OffsetForTimestamp(ts int64, isolation int8) (int64, int64, int32, bool, error) {
+	return p.log.OffsetForTimestamp(ts, p.end(isolation))
 }
-func (p *fakePartition) MaxTimestamp() (int64, int64, error) {
-	return p.log.MaxTimestamp(p.HighWatermark())
+func (p *fakePartition) MaxTimestamp(isolation int8) (int64, int64, error) {
+	return p.log.MaxTimestamp(p.end(isolation))
 }
+func (p *fakePartition) end(isolation int8) int64 {
+	if isolation == partition.ReadCommitted {
+		return p.LastStable()
+	}
+	return p.HighWatermark()
+}
+func (p *fakePartition) WriteMarker(m producer.Marker, _ time.Time, done func(error)) {
+	p.mu.Lock()
+	p.markers = append(p.markers, m)
+	err := p.failWith
+	p.mu.Unlock()
+	done(err)
+}
+func (p *fakePartition) Producers() []producer.Producer      { return p.producers }
 func (p *fakePartition) EpochEnd(epoch int32) (int32, int64) { return p.log.EpochEnd(epoch) }
 func (p *fakePartition) LastEpoch() int32                    { return p.log.LastEpoch() }
 func (p *fakePartition) DeleteRecords(_ context.Context, offset int64) (int64, error) {

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"gopherlog/cluster/partition"
 	"gopherlog/engine/log"
 	"gopherlog/engine/wire"
+	"gopherlog/txn/producer"
 )
 
 // First versions in which a field of the Fetch response exists.
@@ -81,10 +83,10 @@ func (e *fetchEncoder) partition(p *fetchPart, version int16, isolation int8) {
 	if version >= fetchHasLogStart {
 		e.int64(start)
 	}
-	if isolation == 0 {
-		e.nullArray() // aborted transactions are for read_committed only
+	if isolation == partition.ReadUncommitted {
+		e.nullArray() // aborted transactions are for read_committed only: some clients drop records by them
 	} else {
-		e.count(0)
+		e.aborted(p.res.Aborted)
 	}
 	if version >= fetchHasReadReplica {
 		e.int32(noReplica)
@@ -101,6 +103,16 @@ func (e *fetchEncoder) partition(p *fetchPart, version int16, isolation int8) {
 	e.int32(p.res.DivergingEpoch)
 	e.int64(p.res.DivergingEnd)
 	e.tags()
+}
+
+// aborted lists what read_committed clients skip; they want it ascending per producer.
+func (e *fetchEncoder) aborted(list []producer.Aborted) {
+	e.count(len(list))
+	for i := range list {
+		e.int64(list[i].ProducerID)
+		e.int64(list[i].First)
+		e.tags()
+	}
 }
 
 // records writes the length of the records and leaves a place for them. None are an empty field, never null: old clients

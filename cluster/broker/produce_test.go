@@ -76,7 +76,7 @@ func TestProduceRefusesWithKafkasCode(t *testing.T) {
 		{"record longer than its batch", 9, 1, "t", 0, refit(batch("a", "b"), func(p []byte) { p[0] += 40 }), codeInvalidRecord},
 		{"control batch", 9, 1, "t", 0, control, codeInvalidRecord},
 		{"zstd below version 7", 6, 1, "t", 0, batchOf(record.Builder{Codec: record.Zstd}, "a"), codeUnsupportedCompressionType},
-		{"transactional", 9, 1, "t", 0, txn, codeInvalidTxnState},
+		{"transactional without transactional id", 9, 1, "t", 0, txn, codeTransactionalIDAuthorization},
 		{"versions 0 to 2 carry the old format", 2, 1, "t", 0, batch("a"), codeUnsupportedForMessageFormat},
 	} {
 		c := w.dial()

@@ -8,6 +8,7 @@ import (
 	"gopherlog/cluster/replica"
 	"gopherlog/engine/record"
 	"gopherlog/engine/wire"
+	"gopherlog/txn/producer"
 )
 
 // Acks of a produce request.
@@ -32,6 +33,10 @@ type AppendRequest struct {
 	Acks int16
 	// Epoch is the leader epoch in which it may be appended, in any other it is ErrNotLeader; 0: whichever it is.
 	Epoch int32
+	// TransactionalID is whose transaction a transactional batch belongs to.
+	TransactionalID string
+	// Version 2: the client leaves it to the partition to become part of the transaction.
+	Version producer.TransactionVersion
 	// Deadline is until when to wait for the outcome; zero waits for ever.
 	Deadline time.Time
 	// Done is called exactly once, from any goroutine, possibly before Append returns. It must not block.
@@ -54,7 +59,7 @@ func (p *Partition) Append(r *AppendRequest) {
 		r.Done(AppendResult{BaseOffset: -1, LogStart: -1, Err: err})
 		return
 	}
-	f := &inflight{p: p, req: r, charge: charge(r), producer: -1}
+	f := &inflight{p: p, req: r, charge: charge(r), producer: -1, deadline: r.Deadline}
 	if err := l.admit(f); err != nil {
 		r.Done(AppendResult{BaseOffset: -1, LogStart: -1, Err: err})
 		return
@@ -94,11 +99,11 @@ func charge(r *AppendRequest) int64 {
 	return max(n, minCharge)
 }
 
-// inflight is one proposal on its way: a batch with the requests that wait for it, or a control entry.
+// inflight is one proposal on its way: a batch with the requests that wait for it, a marker, or a control entry.
 type inflight struct {
 	p    *Partition
 	prop replica.Proposal
-	req  *AppendRequest // nil for a control entry
+	req  *AppendRequest // nil for a marker or a control entry
 
 	batch    record.Batch
 	held     *wire.Buf // the memory of batch, counted as the client's until the outcome; nil: the garbage collector's
@@ -107,6 +112,11 @@ type inflight struct {
 	earliest time.Time // not to be proposed before (sabotage only)
 	wide     int       // replicas that an acks=all answer must stand on, if more than a majority
 	ctrlDone func(error)
+	deadline time.Time        // zero: never
+	marker   *producer.Marker // to be checked and turned into a batch
+	truth    error            // what to answer to a marker once it is certain
+	awaited  bool             // in the proposer's list of deadlines
+	parked   error            // waits before the log: the answer at its deadline
 
 	answered atomic.Bool // the request's Done was called
 	over     atomic.Bool // finish was called: the proposer may retire it
@@ -219,6 +229,9 @@ func (f *inflight) answer(base int64, err error) {
 	case f.req != nil:
 		f.req.Done(AppendResult{BaseOffset: base, LogStart: f.p.logStart.Load(), Err: err})
 	case f.ctrlDone != nil:
+		if err == nil {
+			err = f.truth
+		}
 		f.ctrlDone(err)
 	}
 }

@@ -15,16 +15,23 @@ type round struct {
 	inSync   int // -1: not asked yet
 }
 
-// check decides about what was queued, in order: proposals go to props, everything else is answered.
-func (l *leadership) check(queue []*inflight, now time.Time) {
+func (l *leadership) newRound(now time.Time) round {
 	r := round{now: now, required: int(l.p.settings.Load().MinInsyncReplicas), inSync: -1}
 	if r.required > 1 {
 		r.majority = len(l.p.group.Voters())/2 + 1
 	}
+	return r
+}
+
+// check decides about what was queued, in order: proposals go to props, some batches of transactions wait, everything else is answered.
+func (l *leadership) check(queue []*inflight, now time.Time) {
+	r := l.newRound(now)
 	for _, f := range queue {
 		switch {
 		case l.draining:
 			f.finish(-1, ErrNotLeader)
+		case f.marker != nil:
+			l.checkMarker(f, &r)
 		case f.req == nil:
 			l.propose(f, &r)
 		default:
@@ -43,6 +50,10 @@ func (l *leadership) checkBatch(f *inflight, r *round) {
 			f.wide = r.required
 		}
 	}
+	if l.mustPark(f) {
+		l.park(f, ErrConcurrentTransactions)
+		return
+	}
 	v := l.verdict(f)
 	switch v.Kind {
 	case producer.Append:
@@ -50,18 +61,22 @@ func (l *leadership) checkBatch(f *inflight, r *round) {
 	case producer.Duplicate:
 		l.repeat(f, v)
 	case producer.Reject:
+		if v.Reason == producer.StillEnding {
+			l.park(f, ErrConcurrentTransactions)
+			return
+		}
 		l.reject(f, reasons[v.Reason])
-	case producer.Verify, producer.Hold: // the broker refuses transactional batches
-		l.reject(f, ErrInvalidProducerEpoch)
+	case producer.Verify, producer.Hold:
+		l.verify(f, r)
 	}
 }
 
 var reasons = map[producer.Reason]error{
 	producer.OutOfOrder:        ErrOutOfOrderSequence,
 	producer.InvalidEpoch:      ErrInvalidProducerEpoch,
-	producer.InvalidTxnState:   ErrInvalidProducerEpoch,
-	producer.StillEnding:       ErrInvalidProducerEpoch,
-	producer.CoordinatorFenced: ErrInvalidProducerEpoch,
+	producer.InvalidTxnState:   ErrNotTransactional,
+	producer.StillEnding:       ErrConcurrentTransactions,
+	producer.CoordinatorFenced: ErrCoordinatorFenced,
 }
 
 func (l *leadership) enoughInSync(r *round) bool {

@@ -46,6 +46,8 @@ type Config struct {
 
 	// Keeper keeps what internal topics mean; nil: nobody does.
 	Keeper Keeper
+	// Coordinators are asked before a batch opens a transaction; nil: transactional batches are refused.
+	Coordinators Coordinators
 
 	ProduceBudget int64 // bytes of batches queued or in flight, node-wide; DefaultProduceBudget
 	CacheBudget   int64 // bytes of all tail caches; 256 MiB

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"gopherlog/cluster/replica"
 	"gopherlog/engine/log"
@@ -30,6 +31,20 @@ var (
 	ErrOutOfOrderSequence = errors.New("partition: out of order sequence")
 	// ErrInvalidProducerEpoch: an epoch below the newest seen of that producer.
 	ErrInvalidProducerEpoch = errors.New("partition: invalid producer epoch")
+	// ErrProducerFenced: another client took over the transactional id.
+	ErrProducerFenced = errors.New("partition: producer is fenced")
+	// ErrInvalidTxnState: no transaction of the producer is ongoing.
+	ErrInvalidTxnState = errors.New("partition: no transaction is ongoing")
+	// ErrNotTransactional: a batch outside of transactions, while its producer has one open here.
+	ErrNotTransactional = errors.New("partition: a transaction is open, and the batch is not part of it")
+	// ErrInvalidProducerIDMapping: the transactional id does not have that producer id.
+	ErrInvalidProducerIDMapping = errors.New("partition: producer id does not belong to the transactional id")
+	// ErrConcurrentTransactions: the producer's transaction before had not ended at the deadline; nothing was appended.
+	ErrConcurrentTransactions = errors.New("partition: the transaction before is still ending")
+	// ErrCoordinatorFenced: a marker of an older coordinator than one seen before.
+	ErrCoordinatorFenced = errors.New("partition: transaction coordinator is fenced")
+	// ErrNotCoordinator: the transaction's coordinator cannot be asked now.
+	ErrNotCoordinator = errors.New("partition: no coordinator")
 	// ErrTooLarge: the batch exceeds max.message.bytes.
 	ErrTooLarge = errors.New("partition: batch exceeds max.message.bytes")
 	// ErrCorrupt: bytes on disk are not what was written.
@@ -39,6 +54,10 @@ var (
 	// ErrClosed: the manager or the partition is closed.
 	ErrClosed = errors.New("partition: closed")
 )
+
+func isAny(err error, targets ...error) bool {
+	return err != nil && slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
+}
 
 // fromReplica gives the outcome of a proposal in this package's words.
 func fromReplica(err error) error {

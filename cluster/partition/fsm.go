@@ -31,11 +31,13 @@ func (m machine) Apply(entries []replica.Committed) {
 			}
 		}
 	}
+	last := &entries[len(entries)-1]
+	stable := p.producers.LastStable(last.NextOffset)
 	p.stateMu.Unlock()
 	m.keep(entries)
-	last := &entries[len(entries)-1]
 	p.logStart.Store(start)
 	p.applied.Store(last.Index)
+	p.stable.Store(stable)
 	if old := p.highWatermark.Load(); last.NextOffset > old {
 		p.highWatermark.Store(last.NextOffset)
 		p.wake()
@@ -80,6 +82,7 @@ func (p *Partition) command(e *replica.Committed) (trimTo int64, ok bool) {
 	}
 	trimTo = min(offset, e.NextOffset)
 	p.producers.Trim(trimTo)
+	p.trimmedTo = max(p.trimmedTo, trimTo)
 	return trimTo, true
 }
 
@@ -130,9 +133,10 @@ func (m machine) Restore(state []byte, b log.Base) error {
 		}
 	}
 	m.p.stateMu.Lock()
-	m.p.producers = producers
+	m.p.producers, m.p.trimmedTo = producers, start
 	m.p.stateMu.Unlock()
 	m.p.logStart.Store(start)
+	m.p.stable.Store(producers.LastStable(b.NextOffset))
 	m.p.highWatermark.Store(b.NextOffset)
 	m.p.applied.Store(b.Index)
 	return nil

@@ -19,9 +19,10 @@ type leadership struct {
 	wakeup chan struct{} // capacity 1
 	stop   chan struct{}
 
-	mu     sync.Mutex // guards queue, closed
-	queue  []*inflight
-	closed bool
+	mu      sync.Mutex // guards queue, answers, closed
+	queue   []*inflight
+	answers []coordinatorSaid
+	closed  bool
 
 	// owned by run
 	overlay  *producer.Overlay
@@ -30,6 +31,8 @@ type leadership struct {
 	earliest time.Time   // no deadline in waiting is earlier
 	sweepAt  int         // sweep when waiting is this long
 	held     []*inflight // sabotage: proposals kept back
+	parked   map[owner]*parked
+	asking   int // questions without an answer
 	props    []*replica.Proposal
 	spare    []*inflight
 	next     int64 // the log end after everything proposed (sabotage predicts offsets with it)
@@ -60,7 +63,7 @@ func (l *leadership) end() {
 // admit charges f to both budgets, waiting for room until the deadline passes or the leadership ends.
 func (l *leadership) admit(f *inflight) error {
 	p := l.p
-	deadline := f.req.Deadline
+	deadline := f.deadline
 	if !p.own.take(f.charge, deadline, p.now, l.stop) {
 		return l.notAdmitted()
 	}
@@ -129,6 +132,7 @@ func (l *leadership) run() {
 // step does all that can be done now and returns after how long there is more to do by itself; 0 when never.
 func (l *leadership) step(now time.Time) time.Duration {
 	l.retire()
+	l.hear(now)
 	for queue := l.take(); len(queue) > 0; queue = l.take() {
 		l.check(queue, now)
 		l.release(now)
@@ -139,6 +143,23 @@ func (l *leadership) step(now time.Time) time.Duration {
 	l.release(now)
 	l.sweep(now)
 	return l.nextStep(now)
+}
+
+// hear takes what coordinators said, and asks them again where it is time.
+func (l *leadership) hear(now time.Time) {
+	if l.asking == 0 && len(l.parked) == 0 {
+		return
+	}
+	l.askAgain(now)
+	answers := l.takeAnswers()
+	if len(answers) == 0 {
+		return
+	}
+	r := l.newRound(now)
+	for _, a := range answers {
+		l.asking--
+		l.said(a, &r)
+	}
 }
 
 func (l *leadership) take() []*inflight {
@@ -161,6 +182,9 @@ func (l *leadership) retire() {
 		n++
 	}
 	l.flying = shift(l.flying, n)
+	if l.draining {
+		l.unpark(ErrNotLeader)
+	}
 	if l.draining && len(l.flying) == 0 {
 		// What is applied is now all there is of this term.
 		l.draining = false
@@ -203,6 +227,7 @@ func (l *leadership) abandon() {
 		f.finish(-1, ErrNotLeader)
 	}
 	l.held = nil
+	l.unpark(ErrNotLeader)
 	for queue := l.take(); len(queue) > 0; queue = l.take() {
 		for _, f := range queue {
 			f.finish(-1, ErrNotLeader)
@@ -218,8 +243,12 @@ const minSweep = 64
 
 // await makes the deadline of f's request count.
 func (l *leadership) await(f *inflight) {
+	if f.awaited {
+		return
+	}
+	f.awaited = true
 	l.waiting = append(l.waiting, f)
-	if d := f.req.Deadline; !d.IsZero() && (l.earliest.IsZero() || d.Before(l.earliest)) {
+	if d := f.deadline; !d.IsZero() && (l.earliest.IsZero() || d.Before(l.earliest)) {
 		l.earliest = d
 	}
 }
@@ -234,7 +263,7 @@ func (l *leadership) sweep(now time.Time) {
 	kept := l.waiting[:0]
 	l.earliest = time.Time{}
 	for _, f := range l.waiting {
-		d := f.req.Deadline
+		d := f.deadline
 		if !d.IsZero() && !now.Before(d) {
 			f.answer(-1, f.late())
 		}
@@ -248,10 +277,17 @@ func (l *leadership) sweep(now time.Time) {
 	}
 	clear(l.waiting[len(kept):])
 	l.waiting, l.sweepAt = kept, 2*len(kept)
+	if len(l.parked) > 0 {
+		l.sweepParked()
+	}
 }
 
-// late says what was missing at the deadline: the commit, or replicas above the majority.
+// late says what was missing at the deadline: the end of a transaction or its coordinator's word, the commit, or replicas above the
+// majority.
 func (f *inflight) late() error {
+	if f.parked != nil {
+		return f.parked
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.wide > 0 && f.finished && f.err == nil {
@@ -268,6 +304,9 @@ func (l *leadership) nextStep(now time.Time) time.Duration {
 	}
 	if len(l.held) > 0 && (at.IsZero() || l.held[0].earliest.Before(at)) {
 		at = l.held[0].earliest
+	}
+	if q := l.nextQuestion(); !q.IsZero() && (at.IsZero() || q.Before(at)) {
+		at = q
 	}
 	if at.IsZero() {
 		return 0

@@ -69,15 +69,19 @@ type Partition struct {
 	led        func(*Partition) // like changed, and at the end of the replica; set with kept
 	unled      func(*Partition) // something happened while others lead, or nobody
 
+	coordinators Coordinators // nil: no transactions
+
 	settings atomic.Pointer[Settings]
 	assigned atomic.Pointer[meta.PartitionInfo]
 	opened   time.Time
 	fresh    bool // created, not reopened
 
-	stateMu   sync.Mutex // guards producers
+	stateMu   sync.Mutex // guards producers, trimmedTo
 	producers *producer.State
+	trimmedTo int64 // log start that producers has been trimmed to
 
 	highWatermark atomic.Int64
+	stable        atomic.Int64 // last stable offset; stored before the high watermark that it belongs to
 	logStart      atomic.Int64
 	applied       atomic.Uint64
 	room          atomic.Int64 // bytes to come until overfull; counted by Apply while this replica leads
@@ -105,7 +109,7 @@ type Settings struct {
 
 // counters are read by metrics.
 type counters struct {
-	batches, bytes, duplicates, rejected atomic.Int64
+	batches, bytes, duplicates, rejected, markers, verifications atomic.Int64
 }
 
 // Topic is the topic's name.
@@ -123,8 +127,14 @@ func (p *Partition) Settings() Settings { return *p.settings.Load() }
 // HighWatermark is the end of what is committed, as far as this replica knows.
 func (p *Partition) HighWatermark() int64 { return p.highWatermark.Load() }
 
-// LastStable is the end of what read_committed consumers may see: the high watermark, as nothing opens transactions yet.
-func (p *Partition) LastStable() int64 { return p.highWatermark.Load() }
+// LastStable is the end of what read_committed consumers may see: no transaction is open below it. It is never below the log start, nor
+// above the high watermark.
+func (p *Partition) LastStable() int64 { return p.stableBelow(p.highWatermark.Load()) }
+
+// stableBelow is the last stable offset for a high watermark that was read before.
+func (p *Partition) stableBelow(hw int64) int64 {
+	return min(max(p.stable.Load(), p.logStart.Load()), hw)
+}
 
 // LogStart is the first offset that may be read.
 func (p *Partition) LogStart() int64 { return p.logStart.Load() }

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"gopherlog/engine/log"
+	"gopherlog/txn/producer"
 )
 
 // Isolation levels of a read.
@@ -38,6 +39,8 @@ type ReadResult struct {
 	// not above the client's, and where it ends. -1 otherwise.
 	DivergingEpoch int32
 	DivergingEnd   int64
+	// Aborted are the aborted transactions that may have records in Slice, for read_committed only.
+	Aborted []producer.Aborted
 }
 
 // Read returns whole batches from the one that contains Offset up to the high watermark (or the last stable offset). Only a
@@ -49,7 +52,8 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		return res, err
 	}
 	res.LeaderEpoch = epoch
-	res.HighWatermark, res.LastStable, res.LogStart = p.HighWatermark(), p.LastStable(), p.LogStart()
+	res.HighWatermark, res.LogStart = p.HighWatermark(), p.LogStart()
+	res.LastStable = p.stableBelow(res.HighWatermark)
 	if r.Offset < res.LogStart {
 		return res, ErrOffsetOutOfRange
 	}
@@ -73,8 +77,17 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	case r.Offset >= limit:
 		return res, nil
 	}
-	res.Slice, err = p.slice(r, limit)
-	return res, err
+	if res.Slice, err = p.slice(r, limit); err != nil || res.Slice == nil || r.Isolation != ReadCommitted {
+		return res, err
+	}
+	aborted, ok := p.aborted(r.Offset, res.Slice.Next)
+	if !ok {
+		res.Slice.Release()
+		res.Slice = nil
+		return res, ErrOffsetOutOfRange
+	}
+	res.Aborted = aborted
+	return res, nil
 }
 
 // slice reads on over what hide took away.
@@ -135,14 +148,22 @@ func (p *Partition) EpochEnd(epoch int32) (e int32, end int64) { return p.log.Ep
 // LastEpoch is the epoch of the last entry of the log.
 func (p *Partition) LastEpoch() int32 { return p.log.LastEpoch() }
 
-// OffsetForTimestamp returns the first committed record whose timestamp is at least ts; ok is false if there is none.
-func (p *Partition) OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch int32, ok bool, err error) {
-	offset, timestamp, epoch, ok, err = p.log.OffsetForTimestamp(ts, p.HighWatermark())
+// end is the end of what a reader may see.
+func (p *Partition) end(isolation int8) int64 {
+	if isolation == ReadCommitted {
+		return p.LastStable()
+	}
+	return p.HighWatermark()
+}
+
+// OffsetForTimestamp returns the first record that a reader may see whose timestamp is at least ts; ok is false if there is none.
+func (p *Partition) OffsetForTimestamp(ts int64, isolation int8) (offset, timestamp int64, epoch int32, ok bool, err error) {
+	offset, timestamp, epoch, ok, err = p.log.OffsetForTimestamp(ts, p.end(isolation))
 	return offset, timestamp, epoch, ok, fromLog(err)
 }
 
-// MaxTimestamp returns the committed record with the largest timestamp; offset is -1 in an empty log.
-func (p *Partition) MaxTimestamp() (offset, timestamp int64, err error) {
-	offset, timestamp, err = p.log.MaxTimestamp(p.HighWatermark())
+// MaxTimestamp returns the record with the largest timestamp that a reader may see; offset is -1 if there is none.
+func (p *Partition) MaxTimestamp(isolation int8) (offset, timestamp int64, err error) {
+	offset, timestamp, err = p.log.MaxTimestamp(p.end(isolation))
 	return offset, timestamp, fromLog(err)
 }

@@ -371,15 +371,15 @@ func TestOffsetsByTimestampStopAtTheHighWatermark(t *testing.T) {
 	h := open(t, manual)
 	h.send(plain(2), AcksNone)
 	h.proposed(t, 1)
-	if _, _, _, ok, err := h.OffsetForTimestamp(0); ok || err != nil {
+	if _, _, _, ok, err := h.OffsetForTimestamp(0, ReadUncommitted); ok || err != nil {
 		t.Fatalf("found uncommitted data: %v", err)
 	}
 	h.g.commit(1)
-	offset, ts, epoch, ok, err := h.OffsetForTimestamp(0)
+	offset, ts, epoch, ok, err := h.OffsetForTimestamp(0, ReadUncommitted)
 	if !ok || err != nil || offset != 0 || ts != 1000 || epoch != 1 {
 		t.Fatalf("%d %d %d %v %v", offset, ts, epoch, ok, err)
 	}
-	if _, _, _, ok, _ = h.OffsetForTimestamp(1001); ok {
+	if _, _, _, ok, _ = h.OffsetForTimestamp(1001, ReadUncommitted); ok {
 		t.Fatal("nothing is that new")
 	}
 }

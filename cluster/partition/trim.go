@@ -61,9 +61,9 @@ func (p *Partition) trimFiles() error {
 // that it can go too. It returns start when nothing is due.
 //
 // Segments go oldest first: those whose newest record is older than the retention time, and those without which the log
-// still holds the retention bytes. Nothing at or above the high watermark goes, and the active segment goes by age only,
-// when all of it is committed.
-func retention(segments []log.SegmentInfo, start, hw, end int64, now time.Time, s *Settings) (trim int64, roll bool) {
+// still holds the retention bytes. Nothing at or above the last stable offset goes, and the active segment goes by age only,
+// when all of it is stable.
+func retention(segments []log.SegmentInfo, start, stable, end int64, now time.Time, s *Settings) (trim int64, roll bool) {
 	var total int64
 	for _, seg := range segments {
 		total += seg.Bytes
@@ -77,7 +77,7 @@ func retention(segments []log.SegmentInfo, start, hw, end int64, now time.Time, 
 		active := i+1 == len(segments)
 		aged := s.RetentionTime >= 0 && seg.MaxTimestamp >= 0 && now.UnixMilli()-seg.MaxTimestamp > s.RetentionTime.Milliseconds()
 		excess := !active && s.RetentionBytes >= 0 && total-seg.Bytes >= s.RetentionBytes
-		if next > hw || next <= seg.BaseOffset || !aged && !excess {
+		if next > stable || next <= seg.BaseOffset || !aged && !excess {
 			break
 		}
 		total -= seg.Bytes
@@ -115,7 +115,7 @@ func (p *Partition) retain(ctx context.Context, now time.Time, mayTrim func(*Par
 	if now.IsZero() {
 		settings.RetentionTime = -1
 	}
-	trim, roll := retention(segments, start, p.HighWatermark(), p.EndOffset(), now, &settings)
+	trim, roll := retention(segments, start, p.LastStable(), p.EndOffset(), now, &settings)
 	p.room.Store(roomFor(segments, max(start, trim), &settings))
 	if trim <= start || !mayTrim(p) {
 		return nil

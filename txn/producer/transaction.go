@@ -94,6 +94,7 @@ type Marker struct {
 	Epoch            int16
 	CoordinatorEpoch int32
 	Version          TransactionVersion
+	Commit           bool
 }
 
 // CheckMarker decides whether a marker is to be appended. Duplicate: the marker itself is in flight or is known to have been

@@ -311,7 +311,7 @@ func (r *rig) do(t *testing.T, words []string) string {
 	case "check":
 		return verdict(r.s.Check(data(), r.o))
 	case "marker":
-		v := r.s.CheckMarker(Marker{id, epoch, int32(number(3)), TransactionVersion(number(4))}, r.o)
+		v := r.s.CheckMarker(Marker{id, epoch, int32(number(3)), TransactionVersion(number(4)), false}, r.o)
 		if v.Kind == Duplicate && v.InFlight != nil {
 			return fmt.Sprintf("repeat of %v", v.InFlight)
 		} else if v.Kind == Duplicate {
