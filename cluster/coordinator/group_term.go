@@ -30,14 +30,17 @@ type live struct {
 	// spoiled: a record could not be appended, and the machine does not know how to go on. It answers NOT_COORDINATOR until all its appends
 	// have an outcome; then another one is made of what the log says.
 	spoiled bool
+	counted counted // in the metrics
 }
 
 // load makes the machines of all groups that the log knows.
 func (t *groupTerm) load() {
+	start := t.now()
 	for id, r := range t.table.recorded() {
 		t.boot(id, r)
 	}
 	t.after(timerKey{}, t.g.cfg.SweepEvery)
+	t.g.stats.loads.Observe(t.now().Sub(start).Seconds())
 }
 
 // lost ends all machines: whoever waits for one is sent to the next coordinator.
@@ -76,6 +79,7 @@ func (t *groupTerm) boot(id string, newest *group.Record) *live {
 	t.lives[id] = l
 	state, effects := t.g.cfg.Group.Boot(newest, t.g.cfg.Now())
 	l.state = state
+	t.g.stats.count(l, true)
 	t.do(l, effects)
 	return l
 }
@@ -83,7 +87,11 @@ func (t *groupTerm) boot(id string, newest *group.Record) *live {
 // handle lets something happen to a group.
 func (t *groupTerm) handle(l *live, e group.Event) {
 	state, effects := t.g.cfg.Group.Handle(l.state, e, t.g.cfg.Now())
+	if state.Generation > l.state.Generation {
+		t.g.stats.rebalances.Add(1)
+	}
 	l.state = state
+	t.g.stats.count(l, true)
 	t.do(l, effects)
 	t.settle(l)
 }
@@ -102,11 +110,16 @@ func (t *groupTerm) settle(l *live) {
 	}
 	switch {
 	case l.spoiled:
-		delete(t.lives, l.id)
+		t.bury(l)
 		t.settle(t.live(l.id))
 	case l.state.Blank():
-		delete(t.lives, l.id)
+		t.bury(l)
 	}
+}
+
+func (t *groupTerm) bury(l *live) {
+	t.g.stats.count(l, false)
+	delete(t.lives, l.id)
 }
 
 func (t *groupTerm) do(l *live, effects []group.Effect) {

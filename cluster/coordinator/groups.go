@@ -99,9 +99,13 @@ func (g *Groups) Commit(id string, e group.Commit, offsets []Offset, done func(g
 		value := group.Offset{Offset: o.Offset, LeaderEpoch: o.Epoch, Metadata: o.Metadata, Committed: now, Expires: -1}
 		pairs[i] = pair{group.Key{Group: id, Topic: o.Topic, Partition: o.Partition}, value.Encode()}
 	}
-	code := g.enter(id, true, func(t *groupTerm) { t.commit(id, e, pairs, done) })
-	if code != group.OK {
+	counted := func(code group.Code) {
+		g.stats.committed(code, len(pairs))
 		done(code)
+	}
+	code := g.enter(id, true, func(t *groupTerm) { t.commit(id, e, pairs, counted) })
+	if code != group.OK {
+		counted(code)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/txn/group"
@@ -43,8 +45,9 @@ type Config struct {
 	Group *group.Config
 	// SweepEvery is how often offsets are looked at for expiry (10 minutes).
 	SweepEvery time.Duration
-	Logger     *slog.Logger     // nil: silent
-	Now        func() time.Time // nil: time.Now
+	Logger     *slog.Logger          // nil: silent
+	Now        func() time.Time      // nil: time.Now
+	Registerer prometheus.Registerer // nil: no metrics
 	// NewID gives the random part of member ids; nil: 16 random bytes.
 	NewID func() string
 }
@@ -83,6 +86,7 @@ func newID() string {
 type Groups struct {
 	cfg    Config
 	shards *shards
+	stats  *groupStats
 	unhook func()
 	closed sync.Once
 
@@ -95,7 +99,10 @@ func New(cfg Config) (*Groups, error) {
 	if cfg.Meta == nil {
 		return nil, errors.New("coordinator: Meta is missing")
 	}
-	g := &Groups{cfg: cfg.withDefaults()}
+	g := &Groups{cfg: cfg.withDefaults(), stats: newGroupStats()}
+	if err := g.register(cfg.Registerer); err != nil {
+		return nil, err
+	}
 	g.shards = newShards(kind{
 		topic: OffsetsTopic, replicas: maxReplicas,
 		keep:  func() kept { return newTable() },

@@ -17,6 +17,7 @@ type table struct {
 	groups  map[string]*rows
 	pending *group.Pending
 	bytes   int64 // of all keys and values, about
+	offsets int64 // how many are committed
 	skipped int64 // records that nobody here can read
 }
 
@@ -144,6 +145,8 @@ func (t *table) put(k group.Key, o row) {
 	}
 	if old, there := parts[k.Partition]; there {
 		t.bytes -= old.size(k.Group, k.Topic)
+	} else {
+		t.offsets++
 	}
 	t.bytes += o.size(k.Group, k.Topic)
 	parts[k.Partition] = o
@@ -155,6 +158,7 @@ func (t *table) remove(k group.Key) {
 		return
 	}
 	t.bytes -= old.size(k.Group, k.Topic)
+	t.offsets--
 	g := t.groups[k.Group]
 	delete(g.offsets[k.Topic], k.Partition)
 	if len(g.offsets[k.Topic]) == 0 {
@@ -172,6 +176,7 @@ func (t *table) drop(id string) {
 	}
 	t.bytes -= g.size + int64(len(id))
 	for topic, parts := range g.offsets {
+		t.offsets -= int64(len(parts))
 		for _, o := range parts {
 			t.bytes -= o.size(id, topic)
 		}
@@ -219,6 +224,13 @@ func (t *table) size() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bytes
+}
+
+// count is how many offsets are committed.
+func (t *table) count() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.offsets
 }
 
 // Committed is an offset of a group. Unstable says that an open transaction may change it.

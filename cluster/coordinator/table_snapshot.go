@@ -68,7 +68,7 @@ func (t *table) Restore(state []byte) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.groups, t.pending, t.bytes = fresh.groups, fresh.pending, fresh.bytes
+	t.groups, t.pending, t.bytes, t.offsets = fresh.groups, fresh.pending, fresh.bytes, fresh.offsets
 	return nil
 }
 

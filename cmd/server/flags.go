@@ -14,6 +14,7 @@ import (
 	"gopherlog/cluster/rpc"
 	"gopherlog/cmd/internal/cli"
 	"gopherlog/engine/wire"
+	"gopherlog/txn/group"
 )
 
 // nodeFlags are the flags of one node.
@@ -31,7 +32,7 @@ type nodeFlags struct {
 	ControlToken string            `help:"Token that each request to the control port must carry." placeholder:"TOKEN"`
 	BindSource   string            `help:"Source address for dialling other nodes. Default: the host of -rpc, if it is an address." placeholder:"IP"`
 	BootID       string            `help:"Identity of this run of the machine; another one than before means that it lost power. Default: the kernel's." name:"boot-id" placeholder:"ID"`
-	Set          map[string]string `help:"Default of a topic setting by Kafka's name, as in flush.messages=1, or a setting of the node: num.partitions, default.replication.factor, auto.create.topics.enable, max.connections, socket.request.max.bytes, queued.max.request.bytes. May be repeated." placeholder:"KEY=VALUE"`
+	Set          map[string]string `help:"Default of a topic setting by Kafka's name, as in flush.messages=1, or a setting of the node: num.partitions, default.replication.factor, auto.create.topics.enable, max.connections, socket.request.max.bytes, queued.max.request.bytes, group.initial.rebalance.delay.ms, group.min.session.timeout.ms, group.max.session.timeout.ms, group.max.size, offsets.retention.minutes. May be repeated." placeholder:"KEY=VALUE"`
 	LogLevel     string            `help:"Least level that is logged: ${enum}." enum:"debug,info,warn,error" default:"info"`
 	LogFormat    string            `help:"Form of the log on standard error: ${enum}." enum:"text,json" default:"text"`
 	Config       string            `help:"YAML file whose keys are these flags' names." placeholder:"FILE"`
@@ -55,11 +56,12 @@ type nodeSettings struct {
 	partitions, replication int32
 	noAutoCreate            bool
 	limits                  wire.Limits
+	groups                  group.Config
 }
 
 // check reports all mistakes at once.
 func (f nodeFlags) check() (*settings, error) {
-	s := &settings{flags: f, topics: map[string]string{}}
+	s := &settings{flags: f, topics: map[string]string{}, node: defaultNodeSettings()}
 	var errs []error
 	note := func(err error) {
 		if err != nil {
@@ -87,6 +89,7 @@ func (f nodeFlags) check() (*settings, error) {
 	for _, key := range slices.Sorted(maps.Keys(f.Set)) {
 		note(s.set(key, f.Set[key]))
 	}
+	note(s.checkGroups())
 	if len(errs) > 0 {
 		return nil, cli.Usage(errors.Join(errs...))
 	}
@@ -210,6 +213,9 @@ func (s *settings) set(key, value string) error {
 		}
 		s.node.noAutoCreate = !on
 		return nil
+	}
+	if known, err := s.setGroup(key, number); known {
+		return err
 	}
 	if err := meta.CheckTopicConfig(key, value); err != nil {
 		return fmt.Errorf("-set %s=%s: %w", key, value, err)

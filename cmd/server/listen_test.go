@@ -4,6 +4,9 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
+
+	"gopherlog/txn/group"
 )
 
 // TestGateHangsUpUntilItIsOpened: a client of a node that is not ready goes on to another one at once.
@@ -51,7 +54,8 @@ func TestGateHangsUpUntilItIsOpened(t *testing.T) {
 func TestSettingsFollowFromFlags(t *testing.T) {
 	s, err := (nodeFlags{
 		ID: 2, Addr: ":9092", Data: "d", Peers: "1@10.0.0.1:1,2@10.0.0.2:2,3@10.0.0.3:3", Advertise: "host",
-		Set: map[string]string{"flush.messages": "1", "num.partitions": "6", "auto.create.topics.enable": "false"},
+		Set: map[string]string{"flush.messages": "1", "num.partitions": "6", "auto.create.topics.enable": "false",
+			"group.initial.rebalance.delay.ms": "0", "offsets.retention.minutes": "60"},
 	}).check()
 	if err != nil {
 		t.Fatal(err)
@@ -59,11 +63,19 @@ func TestSettingsFollowFromFlags(t *testing.T) {
 	if s.rpc != "10.0.0.2:2" || s.announce != s.rpc || s.source.String() != "10.0.0.2" || len(s.peers) != 2 || s.peers[3] != "10.0.0.3:3" {
 		t.Errorf("rpc %s, announced as %s, source %s, peers %v", s.rpc, s.announce, s.source, s.peers)
 	}
-	if s.advertiseHost != "host" || s.advertisePort != 0 || s.topics["flush.messages"] != "1" || s.node.partitions != 6 || !s.node.noAutoCreate {
+	if s.advertiseHost != "host" || s.advertisePort != 0 || s.topics["flush.messages"] != "1" || s.node.partitions != 6 || !s.node.noAutoCreate ||
+		s.node.groups.InitialDelay != 0 || s.node.groups.Retention != time.Hour || s.node.groups.MaxMembers != group.Defaults().MaxMembers {
 		t.Errorf("%+v", s)
 	}
 	s, err = (nodeFlags{ID: 1, Addr: "h:1", Data: "d", RPC: "0.0.0.0:5", Peers: "1@proxy:9,2@x:1"}).check()
 	if err != nil || s.rpc != "0.0.0.0:5" || s.announce != "proxy:9" || s.source != nil {
 		t.Errorf("behind a proxy: rpc %s, announced as %s, source %v, %v", s.rpc, s.announce, s.source, err)
+	}
+}
+
+func TestSessionTimeoutsOfGroupsMustLeaveRoom(t *testing.T) {
+	f := nodeFlags{ID: 1, Addr: "h:1", Data: "d", Set: map[string]string{"group.min.session.timeout.ms": "7000", "group.max.session.timeout.ms": "6000"}}
+	if _, err := f.check(); err == nil {
+		t.Fatal("accepted")
 	}
 }

@@ -227,7 +227,7 @@ func (n *node) openMeta() (err error) {
 // openGroups comes before the partitions, which tell it what is committed from their first record on.
 func (n *node) openGroups() (err error) {
 	n.groups, err = coordinator.New(coordinator.Config{
-		Meta: n.meta, Nodes: func() int { return len(n.net.Peers()) + 1 }, Logger: n.log,
+		Meta: n.meta, Nodes: func() int { return len(n.net.Peers()) + 1 }, Group: &n.cfg.node.groups, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return err
