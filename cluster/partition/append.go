@@ -114,6 +114,7 @@ type inflight struct {
 	ctrlDone func(error)
 	deadline time.Time        // zero: never
 	marker   *producer.Marker // to be checked and turned into a batch
+	task     func(*round)     // to be run in its place, and no proposal
 	truth    error            // what to answer to a marker once it is certain
 	awaited  bool             // in the proposer's list of deadlines
 	parked   error            // waits before the log: the answer at its deadline

@@ -30,6 +30,8 @@ func (l *leadership) check(queue []*inflight, now time.Time) {
 		switch {
 		case l.draining:
 			f.finish(-1, ErrNotLeader)
+		case f.task != nil:
+			f.task(&r)
 		case f.marker != nil:
 			l.checkMarker(f, &r)
 		case f.req == nil:
@@ -160,6 +162,21 @@ func (l *leadership) ready(f *inflight) {
 		f.prop.Appended = f.onAppended
 	}
 	l.props = append(l.props, &f.prop)
+}
+
+// proposeSide puts a control entry directly behind what was proposed before and directly before what is proposed next; done is called once,
+// when it is committed and applied or has failed, and must not block. Only the proposer's goroutine may call it.
+func (l *leadership) proposeSide(entry []byte, r *round, done func(error)) {
+	l.propose(&inflight{p: l.p, producer: -1, ctrlDone: done, prop: replica.Proposal{Ctrl: entry}}, r)
+}
+
+// do runs task on the proposer's goroutine, in its place behind what was queued before. Without leadership, or while a failed proposal of
+// this term is being cleared away, lost is called instead.
+func (l *leadership) do(task func(*round), lost func(error)) {
+	f := &inflight{p: l.p, producer: -1, ctrlDone: lost, task: task}
+	if !l.enqueue(f) {
+		f.finish(-1, ErrNotLeader)
+	}
 }
 
 // proposeControl replicates a control entry; done is called once, and must not block.
