@@ -180,7 +180,7 @@ func compare(l *ledger, f *finding, suspects []stretch) error {
 		}
 		return nil
 	}
-	err := l.each(history.RoleDrain, func(r *history.Record) {
+	err := l.delivered(l.final, func(r *history.Record) {
 		c := at(r)
 		if c == nil {
 			return
@@ -194,7 +194,7 @@ func compare(l *ledger, f *finding, suspects []stretch) error {
 	if err != nil {
 		return err
 	}
-	err = l.each(history.RoleReads, func(r *history.Record) {
+	err = l.delivered(history.RoleReads, func(r *history.Record) {
 		if c := at(r); c != nil {
 			l.confront(f, r, c, markOf(r, l.find(r)), "was read here during the run")
 		}
@@ -202,7 +202,7 @@ func compare(l *ledger, f *finding, suspects []stretch) error {
 	if err != nil {
 		return err
 	}
-	return l.each(history.RoleAcks, func(r *history.Record) {
+	return l.each(history.RoleAcks, history.Outcome, func(r *history.Record) {
 		a := l.find(r)
 		if r.Result != history.OK || r.Offset < 0 || a == nil || !a.seen.has(r.Sequence) {
 			return

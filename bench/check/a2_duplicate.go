@@ -36,7 +36,7 @@ func (f *duplicates) locate(l *ledger) error {
 	for i, e := range f.examples {
 		first[message{f.lanes[i], e.Sequence}] = -1
 	}
-	err := l.each(history.RoleDrain, func(r *history.Record) {
+	err := l.delivered(l.final, func(r *history.Record) {
 		if r.Flags != 0 {
 			return
 		}

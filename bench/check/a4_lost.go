@@ -38,17 +38,19 @@ func judgeLoss(l *ledger, found map[string]*finding) error {
 	var a6 lostTail
 	var a7 lossShape
 	var missing int64
-	for _, a := range l.lanes {
+	for _, a := range l.lanes { // with transactions some of these are aborted, and not owed
 		missing += a.acked.without(a.seen)
 	}
 	if missing > 0 {
-		err := l.each(history.RoleAcks, func(r *history.Record) {
+		err := l.each(history.RoleAcks, history.Outcome, func(r *history.Record) {
 			a := l.find(r)
 			if r.Result != history.OK || a == nil || a.seen.has(r.Sequence) {
 				return
 			}
 			l.witnesses.unacked(r, a)
 			switch {
+			case !l.owed(a, r.Sequence):
+				return
 			case r.Offset >= 0 && r.Offset < l.start[r.Partition]:
 				l.totals.Expired++
 				return
@@ -72,4 +74,14 @@ func judgeLoss(l *ledger, found map[string]*finding) error {
 		found[id] = f
 	}
 	return nil
+}
+
+// owed says whether an acknowledged message has to be in the log that was read: where only the committed final read exists, those of
+// transactions that were not committed need not.
+func (l *ledger) owed(a *lane, sequence uint64) bool {
+	if l.raw {
+		return true
+	}
+	t := l.book.of(a, sequence)
+	return t == nil || t.state == history.Committed
 }

@@ -24,9 +24,13 @@ func Judge(dir string, o Options) (Verdict, error) {
 	}
 	found := map[string]*finding{}
 	for _, pass := range []func(*ledger, map[string]*finding) error{
+		judgeBegun,
 		func(l *ledger, _ map[string]*finding) error { return l.readSends() },
 		func(l *ledger, _ map[string]*finding) error { return l.readAcks() },
-		judgeEnds, judgeReads, judgeLoss, judgeOffsets,
+		judgeEnds, judgeFinal, judgeReads, judgeLoss, judgeOffsets, judgeGroups,
+		func(l *ledger, found map[string]*finding) error { return judgeTransactions(l, found, o) },
+		func(l *ledger, found map[string]*finding) error { return judgePipelines(l, found, o) },
+		func(l *ledger, found map[string]*finding) error { judgeVotes(found, o.Votes); return nil },
 	} {
 		if err := pass(l, found); err != nil {
 			return Verdict{}, err
@@ -35,12 +39,12 @@ func Judge(dir string, o Options) (Verdict, error) {
 	return conclude(l, found, o), nil
 }
 
-// judgeReads goes once through the final read and once through the reads of the run.
-func judgeReads(l *ledger, found map[string]*finding) error {
+// judgeFinal goes once through the final read, and once through the committed one where that is another.
+func judgeFinal(l *ledger, found map[string]*finding) error {
 	var a2 duplicates
 	var a3 phantoms
 	var a9 reorders
-	err := l.each(history.RoleDrain, func(r *history.Record) {
+	err := l.delivered(l.final, func(r *history.Record) {
 		l.totals.Drained++
 		a := l.find(r)
 		again := r.Offset < l.next[r.Partition] // after a reset; A1 compares it with the first time
@@ -54,17 +58,17 @@ func judgeReads(l *ledger, found map[string]*finding) error {
 			a2.judge(l, d)
 			a9.judge(l, d)
 			a.see(r.Sequence)
+			if !l.raw {
+				l.book.readable(a, r, d.first)
+			}
+		}
+		if !l.raw {
+			l.views[r.Partition].add(r.Offset)
 		}
 	})
-	if err != nil {
-		return err
+	if err == nil && l.raw {
+		err = readCommitted(l, &a3)
 	}
-	err = l.each(history.RoleReads, func(r *history.Record) {
-		l.totals.Read++
-		a := l.find(r)
-		l.witnesses.read(r, a)
-		a3.judge(l, r, a, false)
-	})
 	if err != nil {
 		return err
 	}
@@ -75,9 +79,61 @@ func judgeReads(l *ledger, found map[string]*finding) error {
 	for _, a := range l.lanes {
 		l.totals.Recovered += a.seen.without(a.acked)
 	}
-	a3.of = l.totals.Drained + l.totals.Read
+	a3.of += l.totals.Drained
 	a2.of, a9.of = l.totals.Drained, l.totals.Drained
 	found["A2"], found["A3"], found["A9"] = &a2.finding, &a3.finding, &a9.finding
+	return nil
+}
+
+// readCommitted goes through the committed final read where the log itself was read by another client.
+func readCommitted(l *ledger, a3 *phantoms) error {
+	next := make([]int64, len(l.partitions))
+	return l.delivered(history.RoleDrain, func(r *history.Record) {
+		l.views[r.Partition].add(r.Offset)
+		if r.Offset < next[r.Partition] {
+			return
+		}
+		next[r.Partition] = r.Offset + 1
+		a3.of++
+		a := l.find(r)
+		if !a3.judge(l, r, a, true) {
+			return
+		}
+		first := !a.readable.has(r.Sequence)
+		a.readable.set(r.Sequence)
+		l.book.readable(a, r, first)
+	})
+}
+
+// judgeReads goes through the reads of the run.
+func judgeReads(l *ledger, found map[string]*finding) error {
+	a3 := phantoms{*found["A3"]}
+	runs := newTxnReads(l)
+	polls := newPolls(l)
+	for _, name := range l.files[history.RoleReads] {
+		watch := polls.watch(name)
+		err := l.file(name, func(r *history.Record) {
+			if r.Kind == history.Group && r.Step == history.PollEnd {
+				watch.end()
+			}
+			if r.Kind != history.Delivered {
+				return
+			}
+			l.totals.Read++
+			a3.of++
+			a := l.find(r)
+			l.witnesses.read(r, a)
+			watch.delivered(r)
+			if a3.judge(l, r, a, false) {
+				runs.judge(a, r)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	found["A3"] = &a3.finding
+	l.book.runs, l.polls = runs, polls
 	return nil
 }
 
@@ -97,9 +153,19 @@ func conclude(l *ledger, found map[string]*finding, o Options) Verdict {
 		if o.Rules != nil && !slices.Contains(o.Rules, r.id) {
 			continue
 		}
+		demand := DemandOf(o.Guarantee, r.id)
+		if demand == NotApplicable {
+			continue
+		}
 		f := found[r.id]
-		res := RuleResult{ID: r.id, Name: r.name, Of: r.of, Demand: DemandOf(o.Guarantee, r.id), Status: Pass, Count: f.count, Denominator: f.of,
+		res := RuleResult{ID: r.id, Name: r.name, Of: r.of, Demand: demand, Status: Pass, Count: f.count, Denominator: f.of,
 			Upper95: stats.UpperBound(min(f.count, f.of), f.of), Shapes: f.shapes, Examples: f.examples, Tolerated: slices.Contains(o.Tolerate, r.id)}
+		if f.count == 0 && (f.missing != "" || f.of == 0) {
+			res.Status, res.Why = NotChecked, f.missing
+			if res.Why == "" {
+				res.Why = "the history has no " + r.of
+			}
+		}
 		if f.count > 0 && res.Demand == MustBeZero {
 			sentence := fmt.Sprintf("%s: %d %s", r.id, f.count, r.what)
 			switch {
@@ -118,6 +184,7 @@ func conclude(l *ledger, found map[string]*finding, o Options) Verdict {
 		}
 		v.Rules = append(v.Rules, res)
 	}
+	doubts = append(doubts, unchecked(v.Rules, o)...)
 	if len(v.Rules) == 0 {
 		doubts = append(doubts, "no rule was asked for")
 	}
@@ -140,8 +207,22 @@ func (l *ledger) doubts(o Options) []string {
 	} else if l.totals.Acked < o.MinAcked {
 		out = append(out, fmt.Sprintf("only %d messages were acknowledged, %d are required", l.totals.Acked, o.MinAcked))
 	}
+	if l.raw && !o.RawDrained {
+		out = append(out, "the uncommitted final read did not reach the end of the log")
+	}
 	if !o.Drained {
 		out = append(out, "the final read did not reach the end of the log")
+	}
+	return out
+}
+
+// unchecked says which rules that had to be checked could not be.
+func unchecked(rules []RuleResult, o Options) (out []string) {
+	need := required(o.Guarantee, o)
+	for _, r := range rules {
+		if r.Status == NotChecked && (slices.Contains(need, r.ID) || slices.Contains(o.Rules, r.ID)) {
+			out = append(out, fmt.Sprintf("%s was not checked: %s", r.ID, r.Why))
+		}
 	}
 	return out
 }

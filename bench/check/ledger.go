@@ -21,6 +21,10 @@ type lane struct {
 	last              uint64 // sequence of the last first delivery, plus one
 	low, high         uint64 // least and greatest sequence seen
 	any               bool   // something was seen
+
+	readable bitset   // found by the committed final read; only kept where there are two final reads
+	runs     []txnRun // which transaction which sequences belong to
+	cursor   int      // where in runs the last look-up ended
 }
 
 // bitset grows with what is set.
@@ -60,6 +64,13 @@ type ledger struct {
 	next     []int64 // by partition: where the final read stands
 	end      []int64 // by partition: the last answer for its end; -1 none
 	start    []int64 // by partition: below it retention has deleted; -1 where it may have and nobody told
+	views    []view  // by partition: which offsets the final read of the guarantee's isolation found
+	final    string  // role of the final read that shows the log as it is
+	raw      bool    // it is the uncommitted one; the committed one is another
+	book     book
+	polls    *polls
+	groups   groups
+	grace    time.Duration
 
 	witnesses witnesses
 	totals    Totals
@@ -76,7 +87,7 @@ func newLedger(dir string, o Options) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{files: files, drained: o.Drained, expires: o.Expires, holes: o.Dropped > 0, sessions: map[laneKey]*lane{}}
+	l := &ledger{files: files, drained: o.Drained, final: history.RoleDrain, grace: o.Grace, expires: o.Expires, holes: o.Dropped > 0, sessions: map[laneKey]*lane{}}
 	for _, names := range files {
 		r, err := history.OpenReader(names[0])
 		if err != nil {
@@ -86,7 +97,12 @@ func newLedger(dir string, o Options) (*ledger, error) {
 		r.Close()
 		break
 	}
+	if l.raw = len(files[history.RoleUncommitted]) > 0; l.raw {
+		l.final, l.drained = history.RoleUncommitted, o.RawDrained
+	}
+	l.book = newBook()
 	n := len(l.partitions)
+	l.views = make([]view, n)
 	l.witnesses = newWitnesses(n)
 	l.byPlace, l.next, l.end, l.start = make([][]*lane, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range l.end {
@@ -99,25 +115,39 @@ func newLedger(dir string, o Options) (*ledger, error) {
 	return l, nil
 }
 
-// each reads all files of a role. A damaged file is read as far as possible and noted once.
-func (l *ledger) each(role string, fn func(r *history.Record)) error {
+// each reads the records of a kind in all files of a role; kind 0 means all records.
+func (l *ledger) each(role string, kind history.Kind, fn func(r *history.Record)) error {
 	for _, name := range l.files[role] {
-		r, err := history.OpenReader(name)
-		if err != nil {
-			return err
-		}
-		var rec history.Record
-		for r.Next(&rec) {
-			fn(&rec)
-		}
-		if err := r.Err(); err != nil {
-			l.hole(err.Error())
-		}
-		if err := r.Close(); err != nil {
+		if err := l.file(name, func(r *history.Record) {
+			if kind == 0 || r.Kind == kind {
+				fn(r)
+			}
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// file reads one file. A damaged one is read as far as possible and noted once.
+func (l *ledger) file(name string, fn func(r *history.Record)) error {
+	r, err := history.OpenReader(name)
+	if err != nil {
+		return err
+	}
+	var rec history.Record
+	for r.Next(&rec) {
+		fn(&rec)
+	}
+	if err := r.Err(); err != nil {
+		l.hole(err.Error())
+	}
+	return r.Close()
+}
+
+// delivered reads what a role's consumers were given.
+func (l *ledger) delivered(role string, fn func(r *history.Record)) error {
+	return l.each(role, history.Delivered, fn)
 }
 
 func (l *ledger) note(what string) {
@@ -168,11 +198,12 @@ func (l *ledger) open(r *history.Record) *lane {
 
 // readSends notes what was attempted.
 func (l *ledger) readSends() error {
-	err := l.each(history.RoleSends, func(r *history.Record) {
+	err := l.each(history.RoleSends, history.Sent, func(r *history.Record) {
 		a := l.open(r)
 		a.sends++
 		a.sent = max(a.sent, r.Sequence+1)
 		l.totals.Sent++
+		l.book.sent(a, r)
 	})
 	for _, a := range l.lanes {
 		if a.sends != a.sent {
@@ -186,7 +217,7 @@ func (l *ledger) readSends() error {
 // readAcks notes outcomes. Outcomes without a send mean that the history has holes.
 func (l *ledger) readAcks() error {
 	var strangers, twice int64
-	err := l.each(history.RoleAcks, func(r *history.Record) {
+	err := l.each(history.RoleAcks, history.Outcome, func(r *history.Record) {
 		a := l.find(r)
 		if a == nil || r.Sequence >= a.sent {
 			strangers++
@@ -207,6 +238,7 @@ func (l *ledger) readAcks() error {
 			}
 			a.failed[r.Sequence] = true
 			l.totals.Failed++
+			l.book.failed(a, r)
 		case history.Unknown:
 			l.totals.Unknown++
 		}
@@ -224,6 +256,7 @@ func (l *ledger) readAcks() error {
 // finding is what a rule counts while it looks.
 type finding struct {
 	count, of int64
+	missing   string // why nothing could be checked; "" where it could
 	shapes    map[string]int64
 	examples  []Example
 }
@@ -231,14 +264,21 @@ type finding struct {
 func (f *finding) add(shape string, e func() Example) {
 	f.count++
 	if shape != "" {
-		if f.shapes == nil {
-			f.shapes = map[string]int64{}
-		}
-		f.shapes[shape]++
+		f.shape(shape)
 	}
 	if len(f.examples) < MaxExamples {
 		f.examples = append(f.examples, e())
 	}
+}
+
+// shape counts one of a shape, anomaly or not.
+func (f *finding) shape(shape string) { f.shapeBy(shape, 1) }
+
+func (f *finding) shapeBy(shape string, n int64) {
+	if f.shapes == nil {
+		f.shapes = map[string]int64{}
+	}
+	f.shapes[shape] += n
 }
 
 // example is a witness at a record.

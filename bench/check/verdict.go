@@ -2,7 +2,11 @@
 // It knows histories and what each guarantee promises; it knows nothing of clients, brokers or faults, and trusts nothing but the files.
 package check
 
-import "gopherlog/bench/scenario"
+import (
+	"time"
+
+	"gopherlog/bench/scenario"
+)
 
 // A Status is the judgement of a rule or of a whole history.
 type Status string
@@ -12,6 +16,7 @@ const (
 	Pass         Status = "pass"
 	Violated     Status = "violated"
 	Inconclusive Status = "inconclusive" // cannot be said: too few acknowledgements, incomplete drain, ...
+	NotChecked   Status = "not_checked"  // of a rule: the history holds nothing that it could look at. Neither passed nor violated
 )
 
 // A Demand is what a guarantee asks of a rule.
@@ -34,7 +39,17 @@ type Options struct {
 	Dropped   int64    // records that did not get into the history: then nothing is proven absent, and no zero is one
 	Expires   bool     // the topics' retention may delete; otherwise a log that starts above 0 has lost its head
 	Invalid   []string // what else makes the verdict inconclusive: an unproven fault, an interruption, ...
+
+	RawDrained bool          // the second, uncommitted final read reached every recorded end
+	Transforms []Transform   // what workers made of what; nil: no pipeline
+	TxnTimeout time.Duration // after which a broker ends an open transaction by itself; 0: unknown, C11 is not checked
+	Grace      time.Duration // how long after a fault, or after the timeout, things may still be on their way (B12, C11, D2)
+	Votes      *Votes        // what coordinator and participants of a voted commit wrote down; nil: D1 to D6 are not checked
+	Require    []string      // rules without evidence that make the verdict inconclusive; nil: those of the guarantee
 }
+
+// A Transform is a pipeline: members of Group read From, and make one message in To of each.
+type Transform struct{ Group, From, To string }
 
 // A Verdict is the judgement of a trial. A violation outranks doubt: what was seen was seen.
 type Verdict struct {
@@ -60,6 +75,13 @@ type Totals struct {
 	Expired    int64 `json:"expired"`    // acknowledged, and deleted by retention before the final read
 	Lanes      int   `json:"lanes"`
 	Partitions int   `json:"partitions"`
+
+	Txns          int64 `json:"txns,omitempty"` // transactions with at least one message, or that were begun
+	TxnsCommitted int64 `json:"txns_committed,omitempty"`
+	TxnsAborted   int64 `json:"txns_aborted,omitempty"`
+	TxnsInDoubt   int64 `json:"txns_in_doubt,omitempty"`
+	Readable      int64 `json:"readable,omitempty"`    // messages that the committed final read found
+	GroupReads    int64 `json:"group_reads,omitempty"` // deliveries to members of groups
 }
 
 // A RuleResult is what one rule found.
@@ -75,6 +97,7 @@ type RuleResult struct {
 	Shapes      map[string]int64 `json:"shapes,omitempty"`
 	Examples    []Example        `json:"examples,omitempty"` // at most MaxExamples
 	Tolerated   bool             `json:"tolerated,omitempty"`
+	Why         string           `json:"why,omitempty"` // not checked: what is missing
 }
 
 // MaxExamples is how many witnesses a rule keeps; counts are complete.
