@@ -62,8 +62,11 @@ func create(dir string, run uint64, partitions []Partition, queue int) (*Writer,
 }
 
 // Stream opens a file of the given role. A stream belongs to the writer and ends with it.
-func (w *Writer) Stream(role, name string) (*Stream, error) {
-	head, err := encodeHeader(Header{Run: w.run, Role: role, Name: name, Partitions: w.partitions})
+func (w *Writer) Stream(role, name string) (*Stream, error) { return w.GroupStream(role, name, "") }
+
+// GroupStream is Stream for the roles that belong to a consumer group.
+func (w *Writer) GroupStream(role, name, group string) (*Stream, error) {
+	head, err := encodeHeader(Header{Run: w.run, Role: role, Name: name, Group: group, Partitions: w.partitions})
 	if err != nil {
 		return nil, err
 	}
