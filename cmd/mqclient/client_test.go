@@ -38,3 +38,34 @@ func TestAPortAloneMeansThisMachine(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestPartitionsOfATopicAreNamedBehindAColon(t *testing.T) {
+	all, err := parsePartitions("orders")
+	if err != nil || all.topic != "orders" || !all.has(7) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	some, err := parsePartitions("orders:0,2")
+	if err != nil || some.topic != "orders" || !some.has(2) || some.has(1) {
+		t.Errorf("%+v, %v", some, err)
+	}
+	for _, text := range []string{"", ":1", "orders:", "orders:x", "orders:-1", "orders:1,"} {
+		if _, err := parsePartitions(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+func TestOffsetsAreResetToAPlaceOrByADistance(t *testing.T) {
+	for text, want := range map[string]target{
+		"latest": {start: start{word: "latest"}}, "7": {start: start{offset: 7}}, "+7": {start{offset: 7}, true}, "-7": {start{offset: -7}, true},
+	} {
+		if got, err := parseTarget(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "+", "-x", "never"} {
+		if _, err := parseTarget(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
