@@ -151,14 +151,14 @@ func (m *member) settle(now time.Duration) {
 // told is rule B8: a position that was told after a commit had returned does not lie before it.
 func (m *member) told(r *history.Record) {
 	h := m.hold(r.Partition)
-	h.position = r.Offset
+	h.position, h.first = r.Offset, -1
 	m.watch.reset(r.Partition)
 	p := m.g.at(r.Partition)
 	if h.since == never {
 		return
 	}
 	m.f.b8.of++
-	if c := p.committedBy(h.since); r.Offset < c {
+	if c := p.committedBy(h.since); max(r.Offset, 0) < c {
 		m.f.b8.add("", func() Example {
 			return m.g.example(m.l, r.Partition, r.Offset, m.who, r.At, fmt.Sprintf("%d was committed before, and %d told", c, r.Offset))
 		})
@@ -256,7 +256,7 @@ func (g *groupBook) judge(l *ledger, i uint32, f *groupFindings) {
 	}
 	if c := p.committed(); p.position > -2 {
 		f.b8.of++
-		if p.position < c {
+		if max(p.position, 0) < c {
 			f.b8.add("in the end", func() Example {
 				return g.example(l, i, p.position, actor{}, never, fmt.Sprintf("%d was committed, and in the end the group stands at %d", c, p.position))
 			})

@@ -161,7 +161,7 @@ func conclude(l *ledger, found map[string]*finding, o Options) Verdict {
 		res := RuleResult{ID: r.id, Name: r.name, Of: r.of, Demand: demand, Status: Pass, Count: f.count, Denominator: f.of,
 			Upper95: stats.UpperBound(min(f.count, f.of), f.of), Shapes: f.shapes, Examples: f.examples, Tolerated: slices.Contains(o.Tolerate, r.id)}
 		if f.count == 0 && (f.missing != "" || f.of == 0) {
-			res.Status, res.Why = NotChecked, f.missing
+			res.Status, res.Why, res.Denominator, res.Upper95 = NotChecked, f.missing, 0, 1
 			if res.Why == "" {
 				res.Why = "the history has no " + r.of
 			}
