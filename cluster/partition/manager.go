@@ -48,6 +48,7 @@ type Manager struct {
 	names    together // syncs of the directory that holds all partitions'
 	overfull dirtySet // more is kept than retention.bytes asks for
 	troubles troubles
+	internal *Budget // produce budget of internal topics
 	stop     chan struct{}
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -122,6 +123,7 @@ func Open(cfg Config) (*Manager, error) {
 		publishKick: make(chan struct{}, 1),
 		trimKick:    make(chan struct{}, 1),
 		retainKick:  make(chan struct{}, 1),
+		internal:    NewBudget(cfg.ProduceBudget / internalShare),
 		stop:        make(chan struct{}),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -246,7 +248,18 @@ func (m *Manager) DirName(topic string, partition int32) string {
 	return m.cfg.FS.PathJoin(topicsDir, dirName(topic, partition))
 }
 
-// BudgetUsed is how many bytes of produced batches are queued or in flight.
+// internalShare is the part of the produce budget that internal topics have beside it: whatever clients make wait, coordinators go on.
+const internalShare = 4
+
+// budgetOf is the budget for waiting batches that a topic's partitions share.
+func (m *Manager) budgetOf(t *meta.Topic) *Budget {
+	if t.Internal {
+		return m.internal
+	}
+	return m.shared.budget
+}
+
+// BudgetUsed is how many bytes of clients' batches are queued or in flight.
 func (m *Manager) BudgetUsed() int64 { return m.shared.budget.Used() }
 
 // Close closes all replicas and ends all goroutines. Leaderships are not handed over: Drain does that.
