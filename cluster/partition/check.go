@@ -57,6 +57,12 @@ func (l *leadership) checkBatch(f *inflight, r *round) {
 		return
 	}
 	v := l.verdict(f)
+	if l.votes(f, v) {
+		if l.ballots.admit(f, r) {
+			l.append(f, r)
+		}
+		return
+	}
 	switch v.Kind {
 	case producer.Append:
 		l.append(f, r)

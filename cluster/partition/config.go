@@ -15,6 +15,7 @@ import (
 	"gopherlog/engine/kv"
 	"gopherlog/engine/log"
 	"gopherlog/engine/vfs"
+	"gopherlog/txn/twopc"
 )
 
 // Controller is what the Manager needs of *meta.Controller.
@@ -48,6 +49,12 @@ type Config struct {
 	Keeper Keeper
 	// Coordinators are asked before a batch opens a transaction; nil: transactional batches are refused.
 	Coordinators Coordinators
+	// Ballot carries what participants of voted transactions say; nil: none is voted on.
+	Ballot Ballot
+	// Voted configures the participants; nil: twopc.Defaults.
+	Voted *twopc.Config
+	// Facts keeps what this node applies of voted transactions; nil: nobody does.
+	Facts *Facts
 
 	ProduceBudget int64 // bytes of batches queued or in flight, node-wide; DefaultProduceBudget
 	CacheBudget   int64 // bytes of all tail caches; 256 MiB
@@ -84,6 +91,10 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Voted == nil {
+		d := twopc.Defaults()
+		c.Voted = &d
 	}
 	return c
 }

@@ -43,6 +43,8 @@ var (
 	ErrConcurrentTransactions = errors.New("partition: the transaction before is still ending")
 	// ErrCoordinatorFenced: a marker of an older coordinator than one seen before.
 	ErrCoordinatorFenced = errors.New("partition: transaction coordinator is fenced")
+	// ErrTransactionAborted: the transaction cannot commit any more; its client goes on by aborting it.
+	ErrTransactionAborted = errors.New("partition: the transaction cannot commit any more")
 	// ErrNotCoordinator: the transaction's coordinator cannot be asked now.
 	ErrNotCoordinator = errors.New("partition: no coordinator")
 	// ErrTooLarge: the batch exceeds max.message.bytes.

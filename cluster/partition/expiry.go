@@ -61,8 +61,8 @@ func (p *Partition) expireProducers(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	p.stateMu.Lock()
-	known, crowded := p.producers.Len(), int64(0)
-	if known > MaxProducers {
+	known, crowded := p.producers.Len()+len(p.standings.of), int64(0)
+	if p.producers.Len() > MaxProducers {
 		crowded = p.producers.ExpireBound(producersKept)
 	}
 	p.stateMu.Unlock()
@@ -80,7 +80,7 @@ func (p *Partition) expireProducers(ctx context.Context, now time.Time) error {
 func (p *Partition) hasProducerBelow(offset int64) bool {
 	p.stateMu.Lock()
 	defer p.stateMu.Unlock()
-	return p.producers.AnyBelow(offset)
+	return p.producers.AnyBelow(offset) || p.standings.anyBelow(offset)
 }
 
 // ProducerCount is the number of producer ids remembered.

@@ -395,7 +395,7 @@ func open(t testing.TB, options ...option) *harness {
 		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget), disk: &disk{},
 		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {}, overfull: func(*Partition) {},
 		unled:     func(*Partition) {},
-		producers: producer.New(),
+		producers: producer.New(), standings: newStandings(),
 	}
 	h.Partition.settings.Store(&s)
 	h.g = &fakeGroup{

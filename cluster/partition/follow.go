@@ -343,14 +343,14 @@ func (m *Manager) newPartition(t *meta.Topic, number int32, l *log.Log, s *Setti
 	p := &Partition{
 		topic: t.Name, id: t.ID, number: number, label: dirName(t.Name, number),
 		log: l, node: m.node, failpoints: m.cfg.Failpoints, logger: m.logger, now: m.cfg.Now,
-		budget: m.shared.budget, disk: &m.shared.disk, own: NewBudget(PartitionBudget),
+		budget: m.budgetOf(t), disk: &m.shared.disk, own: NewBudget(PartitionBudget),
 		changed:  func(p *Partition) { m.dirty.add(p); kick(m.publishKick); m.lookAt(p) },
 		trimmed:  func(p *Partition) { m.untidy.add(p); kick(m.trimKick) },
 		overfull: func(p *Partition) { m.overfull.add(p); kick(m.retainKick) },
 		unled:    m.lookAt,
 
-		coordinators: m.cfg.Coordinators,
-		producers:    producer.New(), opened: m.cfg.Now(),
+		coordinators: m.cfg.Coordinators, ballot: m.cfg.Ballot, voted: *m.cfg.Voted, facts: m.cfg.Facts,
+		producers: producer.New(), standings: newStandings(), opened: m.cfg.Now(),
 	}
 	p.settings.Store(s)
 	p.assigned.Store(&t.Partitions[number])

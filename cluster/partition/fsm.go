@@ -24,6 +24,7 @@ func (m machine) Apply(entries []replica.Committed) {
 		switch e := &entries[i]; e.Kind {
 		case replica.KindData:
 			p.producers.Apply(e.Batch)
+			p.marked(e)
 			bytes += e.Batch.Length()
 		case replica.KindCtrl:
 			if to, ok := p.command(e); ok && to > start {
@@ -72,12 +73,17 @@ func (p *Partition) grown(bytes int64) {
 // command applies a control entry; ok says that the log shall start at trimTo. stateMu is held. An entry that this version
 // cannot read was written by a newer one or is damage: going on would make replicas differ.
 func (p *Partition) command(e *replica.Committed) (trimTo int64, ok bool) {
+	if len(e.Ctrl) > 0 && commandKind(e.Ctrl[0]) == commandVoted {
+		p.stood(e)
+		return 0, false
+	}
 	kind, offset, err := decodeCommand(e.Ctrl)
 	if err != nil {
 		panic(fmt.Sprintf("partition %s: control entry %d: %v", p.label, e.Index, err))
 	}
 	if kind == commandExpire {
 		p.producers.Expire(offset)
+		p.standings.expire(offset)
 		return 0, false
 	}
 	trimTo = min(offset, e.NextOffset)
@@ -86,11 +92,13 @@ func (p *Partition) command(e *replica.Committed) (trimTo int64, ok bool) {
 	return trimTo, true
 }
 
-// The snapshot: version u8 | log start i64 | producer state | from version 2 on: what is kept of the records. Version 1 is written where
-// nothing is kept. Offsets and membership are in the log's own base.
+// The snapshot: version u8 | log start i64 | producer state | in version 3: standings of voted transactions | from version 2 on: what is kept
+// of the records. Version 1 is written where nothing is kept, version 3 where there are standings. Offsets and membership are in the log's
+// own base.
 const (
-	snapshotVersion     = 1
-	snapshotVersionKept = 2
+	snapshotVersion      = 1
+	snapshotVersionKept  = 2
+	snapshotVersionVoted = 3
 )
 
 // Snapshot returns the state after the last applied entry.
@@ -102,6 +110,10 @@ func (m machine) Snapshot() []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.p.logStart.Load()))
 	m.p.stateMu.Lock()
 	dst = m.p.producers.Encode(dst)
+	if len(m.p.standings.of) > 0 {
+		dst[0] = snapshotVersionVoted
+		dst = m.p.standings.encode(dst)
+	}
 	m.p.stateMu.Unlock()
 	if m.p.kept != nil {
 		dst = m.p.kept.Snapshot(dst)
@@ -111,9 +123,9 @@ func (m machine) Snapshot() []byte {
 
 // Restore replaces the state. A nil state is that of an empty log starting at b.
 func (m machine) Restore(state []byte, b log.Base) error {
-	start, producers, kept, err := b.LogStart, producer.New(), []byte(nil), error(nil)
+	start, producers, standings, kept, err := b.LogStart, producer.New(), newStandings(), []byte(nil), error(nil)
 	if len(state) > 0 {
-		if v := state[0]; v != snapshotVersion && (v != snapshotVersionKept || m.p.kept == nil) {
+		if v := state[0]; v != snapshotVersion && v != snapshotVersionVoted && (v != snapshotVersionKept || m.p.kept == nil) {
 			return fmt.Errorf("partition %s: snapshot version %d is not supported, want %d", m.p.label, v, snapshotVersion)
 		}
 		if len(state) < 9 {
@@ -123,7 +135,12 @@ func (m machine) Restore(state []byte, b log.Base) error {
 		if producers, kept, err = producer.Decode(state[9:]); err != nil {
 			return fmt.Errorf("partition %s: %w", m.p.label, err)
 		}
-		if state[0] == snapshotVersion {
+		if state[0] == snapshotVersionVoted {
+			if standings, kept, err = decodeStandings(kept); err != nil {
+				return fmt.Errorf("partition %s: %w", m.p.label, err)
+			}
+		}
+		if state[0] == snapshotVersion || m.p.kept == nil {
 			kept = nil
 		}
 	}
@@ -133,7 +150,7 @@ func (m machine) Restore(state []byte, b log.Base) error {
 		}
 	}
 	m.p.stateMu.Lock()
-	m.p.producers, m.p.trimmedTo = producers, start
+	m.p.producers, m.p.standings, m.p.trimmedTo = producers, standings, start
 	m.p.stateMu.Unlock()
 	m.p.logStart.Store(start)
 	m.p.stable.Store(producers.LastStable(b.NextOffset))

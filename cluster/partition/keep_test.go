@@ -210,3 +210,34 @@ func TestAnAppendForAnotherTermIsRefusedAndALeaderCanBeConfirmed(t *testing.T) {
 		t.Error("the keeper did not hear that the replica leads")
 	}
 }
+
+// Clients that use up the node's budget, by producing to partitions that have lost their majority say, do not hold up coordinators.
+func TestInternalTopicsHaveABudgetOfTheirOwn(t *testing.T) {
+	k := &keepers{}
+	c := startCluster(t, 1, k.adapt)
+	c.createInternal("__t", nil)
+	c.create("orders", 1, 1, nil)
+	c.led("orders", 1)
+	m := c.nodes[0].m
+	budget := m.shared.budget
+	all := budget.limit - budget.Used()
+	if !budget.take(all, time.Time{}, time.Now, nil) {
+		t.Fatal("the budget was not free")
+	}
+	defer budget.give(all)
+	append := func(topic string, patience time.Duration) error {
+		p, err := m.Get(topic, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan AppendResult, 1)
+		p.Append(&AppendRequest{Batch: batchOf(nil, 1, 10), Acks: AcksAll, Deadline: time.Now().Add(patience), Done: func(r AppendResult) { done <- r }})
+		return (<-done).Err
+	}
+	if err := append("orders", 50*time.Millisecond); !errors.Is(err, ErrTimeout) {
+		t.Fatalf("a client's batch, though the budget is used up: %v", err)
+	}
+	if err := append("__t", time.Minute); err != nil {
+		t.Fatalf("a coordinator's batch waits for clients: %v", err)
+	}
+}

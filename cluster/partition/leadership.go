@@ -37,6 +37,7 @@ type leadership struct {
 	spare    []*inflight
 	next     int64 // the log end after everything proposed (sabotage predicts offsets with it)
 	draining bool  // a proposal failed: nothing is taken until all others are over
+	ballots  *ballots
 }
 
 // beginLeadership starts the proposer of a term. leadMu is held.
@@ -47,6 +48,7 @@ func (p *Partition) beginLeadership(term uint64) *leadership {
 		stop:    make(chan struct{}),
 		overlay: producer.NewOverlay(),
 	}
+	l.ballots = newBallots(l)
 	p.wg.Add(1)
 	go l.run()
 	return l
@@ -110,6 +112,7 @@ func (l *leadership) nudge() {
 func (l *leadership) run() {
 	defer l.p.wg.Done()
 	l.next = l.p.log.EndOffset()
+	l.ballots.join()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
@@ -132,6 +135,7 @@ func (l *leadership) run() {
 // step does all that can be done now and returns after how long there is more to do by itself; 0 when never.
 func (l *leadership) step(now time.Time) time.Duration {
 	l.retire()
+	l.ballots.step(now)
 	l.hear(now)
 	for queue := l.take(); len(queue) > 0; queue = l.take() {
 		l.check(queue, now)
@@ -184,11 +188,13 @@ func (l *leadership) retire() {
 	l.flying = shift(l.flying, n)
 	if l.draining {
 		l.unpark(ErrNotLeader)
+		l.ballots.lost()
 	}
 	if l.draining && len(l.flying) == 0 {
 		// What is applied is now all there is of this term.
 		l.draining = false
 		l.overlay.Reset()
+		l.ballots.join()
 	}
 }
 
@@ -228,6 +234,7 @@ func (l *leadership) abandon() {
 	}
 	l.held = nil
 	l.unpark(ErrNotLeader)
+	l.ballots.lost()
 	for queue := l.take(); len(queue) > 0; queue = l.take() {
 		for _, f := range queue {
 			f.finish(-1, ErrNotLeader)
@@ -305,8 +312,10 @@ func (l *leadership) nextStep(now time.Time) time.Duration {
 	if len(l.held) > 0 && (at.IsZero() || l.held[0].earliest.Before(at)) {
 		at = l.held[0].earliest
 	}
-	if q := l.nextQuestion(); !q.IsZero() && (at.IsZero() || q.Before(at)) {
-		at = q
+	for _, q := range []time.Time{l.nextQuestion(), l.ballots.earliest} {
+		if !q.IsZero() && (at.IsZero() || q.Before(at)) {
+			at = q
+		}
 	}
 	if at.IsZero() {
 		return 0

@@ -18,6 +18,7 @@ import (
 	"gopherlog/engine/failpoint"
 	"gopherlog/engine/log"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 // group is what a partition needs of its Raft group: *replica.Group, or a fake in tests.
@@ -70,14 +71,18 @@ type Partition struct {
 	unled      func(*Partition) // something happened while others lead, or nobody
 
 	coordinators Coordinators // nil: no transactions
+	ballot       Ballot       // nil: none is voted on
+	voted        twopc.Config
+	facts        *Facts
 
 	settings atomic.Pointer[Settings]
 	assigned atomic.Pointer[meta.PartitionInfo]
 	opened   time.Time
 	fresh    bool // created, not reopened
 
-	stateMu   sync.Mutex // guards producers, trimmedTo
+	stateMu   sync.Mutex // guards producers, standings, trimmedTo
 	producers *producer.State
+	standings *standings
 	trimmedTo int64 // log start that producers has been trimmed to
 
 	highWatermark atomic.Int64
@@ -91,6 +96,9 @@ type Partition struct {
 	closed bool        // by leadMu
 	ailing atomic.Bool // its failure has been told
 	wg     sync.WaitGroup
+
+	doubts     atomic.Int32 // participants here, as leader, that wait for the outcome of what they promised
+	doubtSince atomic.Int64 // since when the first of them does, in nanoseconds since 1970; 0: none does
 
 	waitMu  sync.Mutex // guards waiters
 	waiters []*Waiter

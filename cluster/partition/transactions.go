@@ -7,6 +7,7 @@ import (
 	"gopherlog/cluster/replica"
 	"gopherlog/engine/record"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 // Coordinators tells which transactions are ongoing.
@@ -34,6 +35,8 @@ type Question struct {
 // Verified is the coordinator's answer.
 type Verified struct {
 	Ongoing bool
+	Txn     twopc.Txn     // of a voted transaction: its name
+	Timeout time.Duration // of a voted transaction
 }
 
 // Producers describes what is remembered of the producers, ascending by id.
@@ -67,6 +70,10 @@ func (p *Partition) WriteMarker(m producer.Marker, deadline time.Time, done func
 func (l *leadership) checkMarker(f *inflight, r *round) {
 	if !f.deadline.IsZero() && !r.now.Before(f.deadline) {
 		f.finish(-1, ErrTimeout)
+		return
+	}
+	if l.ballots.protects(f.marker.ProducerID) {
+		f.finish(-1, ErrInvalidTxnState)
 		return
 	}
 	l.p.stateMu.Lock()
@@ -244,9 +251,11 @@ func (l *leadership) said(a coordinatorSaid, r *round) {
 		err = ErrInvalidTxnState
 	}
 	l.overlay.Answer(a.owner.id, a.question, err == nil, version)
-	for _, f := range k.batches {
-		l.resume(f, err, r)
-	}
+	l.ballots.said(a.verified, k.batches, func() {
+		for _, f := range k.batches {
+			l.resume(f, err, r)
+		}
+	})
 }
 
 // resume checks a batch again that waited. With refusal it goes only if it was appended before, so that no later one overtakes what was
