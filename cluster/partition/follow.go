@@ -403,6 +403,7 @@ func (m *Manager) openLog(dir string, key slotKey, s *Settings) (*log.Log, error
 		SegmentBytes: s.SegmentBytes, SyncEach: s.SyncEach, SameBoot: same,
 		Committer: m.shared.committer, CacheBudget: m.shared.caches,
 		Failpoints: m.cfg.Failpoints, Observer: m.shared.timings, Logger: m.logger, Now: m.cfg.Now,
+		Beside: besideSegment,
 	})
 	if err != nil {
 		return nil, err

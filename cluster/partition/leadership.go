@@ -33,11 +33,13 @@ type leadership struct {
 	held     []*inflight // sabotage: proposals kept back
 	parked   map[owner]*parked
 	asking   int // questions without an answer
-	props    []*replica.Proposal
-	spare    []*inflight
-	next     int64 // the log end after everything proposed (sabotage predicts offsets with it)
-	draining bool  // a proposal failed: nothing is taken until all others are over
-	ballots  *ballots
+
+	parkedBytes int64
+	props       []*replica.Proposal
+	spare       []*inflight
+	next        int64 // the log end after everything proposed (sabotage predicts offsets with it)
+	draining    bool  // a proposal failed: nothing is taken until all others are over
+	ballots     *ballots
 }
 
 // beginLeadership starts the proposer of a term. leadMu is held.

@@ -134,7 +134,12 @@ type parked struct {
 	asked    time.Time
 	again    time.Time // when to repeat the question; zero: the answer is to come
 	backoff  time.Duration
+	full     bool // one was turned away: those behind it are too
 }
+
+// maxParked bounds the bytes of batches of one partition that wait for coordinators and markers, so that others find room in the
+// partition's budget. What comes above it is refused for now.
+const maxParked = PartitionBudget / 4
 
 // Repeating a question that nobody could answer.
 const (
@@ -152,7 +157,7 @@ type coordinatorSaid struct {
 	err      error
 }
 
-// park keeps f in its place behind what waits already.
+// park keeps f in its place behind what waits already; nil if there is no room.
 func (l *leadership) park(f *inflight, why error) *parked {
 	o := ownerOf(f.batch)
 	k := l.parked[o]
@@ -163,6 +168,14 @@ func (l *leadership) park(f *inflight, why error) *parked {
 		k = &parked{}
 		l.parked[o] = k
 	}
+	if k.full = k.full || l.parkedBytes+f.charge > maxParked; k.full {
+		if len(k.batches) == 0 && k.question == 0 {
+			delete(l.parked, o)
+		}
+		l.reject(f, ErrNotEnoughReplicas)
+		return nil
+	}
+	l.parkedBytes += f.charge
 	if k.question != 0 {
 		why = ErrNotEnoughReplicas
 	}
@@ -185,7 +198,7 @@ func (l *leadership) verify(f *inflight, r *round) {
 	}
 	o := ownerOf(f.batch)
 	k := l.park(f, ErrNotEnoughReplicas)
-	if k.question != 0 {
+	if k == nil || k.question != 0 {
 		return
 	}
 	k.question = l.overlay.Ask(o.id, o.epoch)
@@ -251,11 +264,16 @@ func (l *leadership) said(a coordinatorSaid, r *round) {
 		err = ErrInvalidTxnState
 	}
 	l.overlay.Answer(a.owner.id, a.question, err == nil, version)
-	l.ballots.said(a.verified, k.batches, func() {
-		for _, f := range k.batches {
-			l.resume(f, err, r)
-		}
-	})
+	l.ballots.said(a.verified, k.batches, func() { l.resumeAll(k, err, r) })
+}
+
+func (l *leadership) resumeAll(k *parked, refusal error, r *round) {
+	for _, f := range k.batches {
+		l.parkedBytes -= f.charge
+	}
+	for _, f := range k.batches {
+		l.resume(f, refusal, r)
+	}
 }
 
 // resume checks a batch again that waited. With refusal it goes only if it was appended before, so that no later one overtakes what was
@@ -291,9 +309,7 @@ func (l *leadership) ended(id int64, r *round) {
 	for _, o := range ready {
 		k := l.parked[o]
 		delete(l.parked, o)
-		for _, f := range k.batches {
-			l.resume(f, nil, r)
-		}
+		l.resumeAll(k, nil, r)
 	}
 }
 
@@ -318,6 +334,7 @@ func (l *leadership) sweepParked() {
 			continue
 		}
 		for _, f := range k.batches[at:] {
+			l.parkedBytes -= f.charge
 			f.finish(-1, f.parked)
 		}
 		clear(k.batches[at:])
@@ -334,7 +351,7 @@ func (l *leadership) unpark(err error) {
 			f.finish(-1, err)
 		}
 	}
-	l.parked = nil
+	l.parked, l.parkedBytes = nil, 0
 }
 
 // nextQuestion is when a question is to be repeated; zero if none is.

@@ -395,9 +395,7 @@ func (b *ballots) resume(id string) {
 	for _, o := range ready {
 		k := b.l.parked[o]
 		delete(b.l.parked, o)
-		for _, f := range k.batches {
-			b.l.resume(f, nil, b.r)
-		}
+		b.l.resumeAll(k, nil, b.r)
 	}
 }
 

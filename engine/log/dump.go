@@ -88,10 +88,12 @@ func dumpData(w io.Writer, name, ext string, base int64, data []byte) error {
 			fmt.Fprintf(w, "timestamp %d offset %d\n", int64(be.Uint64(e)), base+int64(be.Uint32(e[8:])))
 		})
 	case extTxnIndex:
-		return dumpFixed(data, 34, func(e []byte) {
+		return dumpFixed(data, txnIndexEntry, func(e []byte) {
 			fmt.Fprintf(w, "producer %d offsets [%d, %d] last stable offset %d\n",
 				int64(be.Uint64(e[2:])), int64(be.Uint64(e[10:])), int64(be.Uint64(e[18:])), int64(be.Uint64(e[26:])))
 		})
+	case extSnapshot:
+		return dumpSnapshot(w, name, data)
 	case extSnap:
 		return dumpBase(w, magicSnap, name, data)
 	case "":

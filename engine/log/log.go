@@ -121,8 +121,11 @@ type Config struct {
 	CacheBudget *Budget        // shared by all logs of a node; nil: only CacheBytes binds
 	Failpoints  *failpoint.Set // nil never fires
 	Observer    Observer
-	Logger      *slog.Logger
-	Now         func() time.Time
+	// Beside makes what Kafka's tools look for beside a segment, of the state before offset to: the .snapshot there, and the .txnindex of
+	// the segment [from, to). Empty: no such file. nil: never. It is called by WriteSnap, and must not keep or change state.
+	Beside func(state []byte, from, to int64) (snapshot, txnIndex []byte, err error)
+	Logger *slog.Logger
+	Now    func() time.Time
 }
 
 // Base is a place in the log from which it can start: everything up to Index is known from State.

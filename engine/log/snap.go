@@ -36,6 +36,7 @@ func (l *Log) WriteSnap(b Base) error {
 	l.mu.Lock()
 	s.hasSnap = true
 	l.mu.Unlock()
+	l.writeBeside(s, b)
 	return nil
 }
 

@@ -277,6 +277,10 @@ func (v *verifier) small(name string) {
 			}
 			return err
 		}
+	case isSegment && ext == extSnapshot:
+		check = func(b []byte) error { return checkSnapshot(name, b) }
+	case isSegment && ext == extTxnIndex:
+		check = func(b []byte) error { return checkTxnIndex(name, base, b) }
 	case name == filePoint:
 		check = func(b []byte) error { _, err := decodePoint(name, b); return err }
 	case name == fileReset:
