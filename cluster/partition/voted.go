@@ -106,6 +106,7 @@ func (b *ballots) join() {
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		b.make(id, known[id])
 	}
+	b.tell()
 }
 
 func (b *ballots) make(id string, st twopc.Standing) *ballot {
