@@ -132,8 +132,8 @@ func TestMetricsOfAllRoomsAreServed(t *testing.T) {
 func rooms(t *testing.T) *admin.Registry {
 	t.Helper()
 	reg := admin.NewRegistry()
-	for _, describe := range []func(prometheus.Registerer) error{broker.DescribeMetrics, partition.DescribeMetrics, coordinator.DescribeMetrics,
-		meta.DescribeMetrics, rpc.DescribeMetrics} {
+	for _, describe := range []func(prometheus.Registerer) error{broker.DescribeMetrics, partition.DescribeMetrics,
+		coordinator.DescribeMetrics, coordinator.DescribeTxnMetrics, meta.DescribeMetrics, rpc.DescribeMetrics} {
 		if err := describe(reg); err != nil {
 			t.Fatal(err)
 		}

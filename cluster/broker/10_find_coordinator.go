@@ -15,18 +15,20 @@ var findCoordinatorAPI = api{
 	serve:    inOrder(findCoordinator),
 	notes: []string{
 		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks; until it is, and while a shard has no leader, the answer is COORDINATOR_NOT_AVAILABLE.",
-		"Transactional ids are answered with COORDINATOR_NOT_AVAILABLE: this version has no transactions.",
+		"The coordinator of a transactional id is the leader of its shard of __transaction_state, by the same rule. Other kinds are INVALID_REQUEST.",
 	},
 }
 
 const (
 	firstCoordinatorList = 4
-	coordinatorOfGroup   = 0
+
+	coordinatorOfGroup       = 0
+	coordinatorOfTransaction = 1
 )
 
 var (
-	noTransactions = "this version has no transactions"
-	noCoordinator  = "the group's shard has no leader at the moment"
+	noSuchKind    = "coordinators are of groups (0) and of transactional ids (1)"
+	noCoordinator = "its shard has no leader at the moment"
 )
 
 func findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
@@ -46,30 +48,40 @@ func findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
 func (c *call) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	out := kmsg.NewFindCoordinatorResponseCoordinator()
 	out.Key, out.NodeID, out.Port = key, -1, -1
-	why := &noTransactions
-	if kind == coordinatorOfGroup {
-		br, err := c.findShard(key)
-		if br != nil {
-			out.Host, out.Port = c.endpoint(c.req.Conn, br)
-			out.NodeID = int32(br.ID)
-			return out
-		}
-		if why = sentence(err); why == nil {
-			why = &noCoordinator
-		}
+	if kind != coordinatorOfGroup && kind != coordinatorOfTransaction {
+		out.ErrorCode, out.ErrorMessage = c.refuse(codeInvalidRequest), &noSuchKind
+		return out
 	}
-	out.ErrorCode, out.ErrorMessage = c.refuse(codeCoordinatorNotAvailable), why
+	br, err := c.findShard(kind, key)
+	if br != nil {
+		out.Host, out.Port = c.endpoint(c.req.Conn, br)
+		out.NodeID = int32(br.ID)
+		return out
+	}
+	out.ErrorCode, out.ErrorMessage = c.refuse(codeCoordinatorNotAvailable), &noCoordinator
+	if why := sentence(err); why != nil {
+		out.ErrorMessage = why
+	}
 	return out
 }
 
-// findShard returns the broker that leads a group's shard, nil if there is none now.
-func (c *call) findShard(key string) (*meta.Broker, error) {
+// findShard returns the broker that leads the shard of a group or a transactional id, nil if there is none now.
+func (c *call) findShard(kind int8, key string) (*meta.Broker, error) {
 	ctx, cancel := context.WithTimeout(c.req.Conn.Context(), autoCreateWait)
 	defer cancel()
-	t, err := c.cfg.Groups.Ensure(ctx)
+	t, number, err := c.shardOf(ctx, kind, key)
 	if err != nil {
 		return nil, err
 	}
-	l := c.leadership(t, coordinator.ShardOf(key, len(t.Partitions)))
-	return c.cfg.Meta.Image().Brokers[l.leader], nil
+	return c.cfg.Meta.Image().Brokers[c.leadership(t, number).leader], nil
+}
+
+func (c *call) shardOf(ctx context.Context, kind int8, key string) (t *meta.Topic, number int32, err error) {
+	if kind == coordinatorOfTransaction {
+		return c.cfg.Transactions.Find(ctx, key)
+	}
+	if t, err = c.cfg.Groups.Ensure(ctx); err != nil {
+		return nil, 0, err
+	}
+	return t, coordinator.ShardOf(key, len(t.Partitions)), nil
 }

@@ -1,32 +1,52 @@
 package broker
 
-import "github.com/twmb/franz-go/pkg/kmsg"
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/txn/kafkatx"
+)
 
 var initProducerIDAPI = api{
 	key: 22, name: "InitProducerId", min: 0, max: 4,
 	maxFrame: maxControlFrame,
-	serve:    inOrder(initProducerID),
+	serve:    whenReady(initProducerID),
 	notes: []string{
 		"Without a transactional id: an id that no node ever hands out again, epoch 0, also to a producer that names an id it had before.",
-		"With one: COORDINATOR_NOT_AVAILABLE, as this version has no transactions.",
+		"With one: the next epoch of its producer id, after a transaction that was open is aborted and has ended, for which the request waits up to 5 seconds. INVALID_TRANSACTION_TIMEOUT above the node's transaction.max.timeout.ms.",
 	},
 }
 
-func initProducerID(c *call, req *kmsg.InitProducerIDRequest) kmsg.Response {
+func initProducerID(c *call, req *kmsg.InitProducerIDRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrInitProducerIDResponse()
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
-	if req.TransactionalID != nil {
-		resp.ErrorCode = c.refuse(codeCoordinatorNotAvailable)
-		return resp
+	if req.TransactionalID == nil {
+		c.freshProducerID(resp)
+		answer(resp)
+		return
 	}
+	e := kafkatx.InitProducerID{
+		Timeout: time.Duration(req.TransactionTimeoutMillis) * time.Millisecond, ProducerID: kafkatx.None, Epoch: kafkatx.None,
+	}
+	if req.ProducerID >= 0 {
+		e.ProducerID, e.Epoch = req.ProducerID, req.ProducerEpoch
+	}
+	c.cfg.Transactions.InitProducerID(*req.TransactionalID, e, func(a kafkatx.Answer) {
+		resp.ErrorCode = c.refuse(int16(a.Code.For(kafkatx.APIInitProducerID, c.version)))
+		resp.ProducerID, resp.ProducerEpoch = a.ProducerID, a.Epoch
+		answer(resp)
+	})
+}
+
+func (c *call) freshProducerID(resp *kmsg.InitProducerIDResponse) {
 	ctx, cancel := c.timeout(int32(c.cfg.AdminTimeout.Milliseconds()))
 	defer cancel()
 	id, err := c.cfg.Meta.NextProducerID(ctx)
 	if code := c.code(err); code != codeNone {
 		// What a client retries: the control group has no leader for the moment.
 		resp.ErrorCode = codeCoordinatorNotAvailable
-		return resp
+		return
 	}
 	resp.ProducerID, resp.ProducerEpoch = id, 0
-	return resp
 }

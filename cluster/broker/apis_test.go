@@ -382,15 +382,15 @@ func TestProducerIDsAreNeverHandedOutTwice(t *testing.T) {
 	id := "txn"
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.Version, req.TransactionalID = 4, &id
-	if resp := c.ask(req).(*kmsg.InitProducerIDResponse); resp.ErrorCode != codeCoordinatorNotAvailable {
-		t.Fatalf("%+v", resp)
+	if resp := c.ask(req).(*kmsg.InitProducerIDResponse); resp.ErrorCode != codeNotCoordinator {
+		t.Fatalf("%+v", resp) // nobody is, before somebody asked who
 	}
 }
 
-func TestGroupsHaveACoordinatorAndTransactionsNone(t *testing.T) {
+func TestGroupsAndTransactionsHaveCoordinatorsAndOtherThingsNone(t *testing.T) {
 	w := newWorld(t)
 	for v := findCoordinatorAPI.min; v <= findCoordinatorAPI.max; v++ {
-		for kind, want := range []int16{codeNone, codeCoordinatorNotAvailable} {
+		for kind, want := range []int16{codeNone, codeNone, codeInvalidRequest} {
 			if v == 0 && kind > 0 {
 				continue // asks about groups only
 			}

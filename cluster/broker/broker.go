@@ -24,6 +24,7 @@ import (
 	"gopherlog/engine/failpoint"
 	"gopherlog/engine/wire"
 	"gopherlog/txn/group"
+	"gopherlog/txn/kafkatx"
 	"gopherlog/txn/producer"
 )
 
@@ -78,6 +79,7 @@ type Groups interface {
 	Heartbeat(id string, e group.Heartbeat, done func(group.Code))
 	Leave(id string, e group.Leave, done func(group.Code, []group.Code))
 	Commit(id string, e group.Commit, offsets []coordinator.Offset, done func(group.Code))
+	CommitTxn(id string, e group.Commit, by coordinator.Transaction, offsets []coordinator.Offset, done func(kafkatx.Code))
 	Fetch(id string, want iter.Seq2[string, int32]) ([]coordinator.Committed, group.Code)
 	Delete(id string, done func(group.Code))
 	DeleteOffsets(id string, offsets []coordinator.Offset, done func(group.Code, []group.Code))
@@ -85,13 +87,25 @@ type Groups interface {
 	List(done func([]coordinator.Described, group.Code))
 }
 
-// Config is what a Broker is made of. Listener, NodeID, Meta, Partitions and Groups are required.
+// Transactions is what the broker needs of the coordinator of transactions; *coordinator.Transactions is the real one.
+type Transactions interface {
+	Find(ctx context.Context, id string) (t *meta.Topic, number int32, err error)
+	InitProducerID(id string, e kafkatx.InitProducerID, done func(kafkatx.Answer))
+	AddPartitions(id string, e kafkatx.AddPartitions, done func(kafkatx.Answer))
+	EndTxn(id string, e kafkatx.EndTxn, done func(kafkatx.Answer))
+	Describe(id string, done func(coordinator.TxnDescribed, kafkatx.Code))
+	List(f coordinator.TxnFilter, done func([]coordinator.TxnDescribed, kafkatx.Code))
+}
+
+// Config is what a Broker is made of. Listener, NodeID, Meta, Partitions, Groups and Transactions are required.
 type Config struct {
 	Listener   net.Listener
 	NodeID     meta.NodeID
 	Meta       Meta
 	Partitions Partitions
 	Groups     Groups
+	// Transactions are where transactional ids are coordinated.
+	Transactions Transactions
 	// Alive is the failure detector's view of a peer. nil: everybody is.
 	Alive func(meta.NodeID) bool
 	// NoAutoCreate refuses to create a topic that a client merely asks about.
@@ -139,6 +153,7 @@ func (c *Config) Validate() error {
 	missing(c.Meta == nil, "Meta")
 	missing(c.Partitions == nil, "Partitions")
 	missing(c.Groups == nil, "Groups")
+	missing(c.Transactions == nil, "Transactions")
 	return errors.Join(errs...)
 }
 

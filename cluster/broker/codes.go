@@ -35,6 +35,7 @@ const (
 	codeInvalidSessionTimeout        int16 = 26
 	codeRebalanceInProgress          int16 = 27
 	codeInvalidCommitOffsetSize      int16 = 28
+	codeTopicAuthorizationFailed     int16 = 29
 	codeInvalidTimestamp             int16 = 32
 	codeUnsupportedVersion           int16 = 35
 	codeTopicAlreadyExists           int16 = 36
@@ -49,9 +50,11 @@ const (
 	codeInvalidProducerEpoch         int16 = 47
 	codeInvalidTxnState              int16 = 48
 	codeInvalidProducerIDMapping     int16 = 49
+	codeInvalidTransactionTimeout    int16 = 50
 	codeConcurrentTransactions       int16 = 51
 	codeCoordinatorFenced            int16 = 52
 	codeTransactionalIDAuthorization int16 = 53
+	codeOperationNotAttempted        int16 = 55
 	codeKafkaStorageError            int16 = 56
 	codeNonEmptyGroup                int16 = 68
 	codeGroupIDNotFound              int16 = 69
@@ -68,7 +71,9 @@ const (
 	codeUnstableOffsetCommit         int16 = 88
 	codeProducerFenced               int16 = 90
 	codeUnknownTopicID               int16 = 100
+	codeTransactionalIDNotFound      int16 = 105
 	codeTransactionAbortable         int16 = 120
+	codeInvalidRegularExpression     int16 = 128
 )
 
 // codeNames are Kafka's names, for metrics and documents.
@@ -97,7 +102,9 @@ var codeNames = map[int16]string{
 	codeNonEmptyGroup: "NON_EMPTY_GROUP", codeGroupIDNotFound: "GROUP_ID_NOT_FOUND", codeMemberIDRequired: "MEMBER_ID_REQUIRED",
 	codeGroupMaxSizeReached: "GROUP_MAX_SIZE_REACHED", codeFencedInstanceID: "FENCED_INSTANCE_ID",
 	codeGroupSubscribedToTopic: "GROUP_SUBSCRIBED_TO_TOPIC", codeUnstableOffsetCommit: "UNSTABLE_OFFSET_COMMIT",
-	codeInvalidRecord: "INVALID_RECORD", codeUnknownTopicID: "UNKNOWN_TOPIC_ID",
+	codeInvalidRecord: "INVALID_RECORD", codeUnknownTopicID: "UNKNOWN_TOPIC_ID", codeInvalidRegularExpression: "INVALID_REGULAR_EXPRESSION",
+	codeTransactionalIDNotFound: "TRANSACTIONAL_ID_NOT_FOUND", codeOperationNotAttempted: "OPERATION_NOT_ATTEMPTED",
+	codeInvalidTransactionTimeout: "INVALID_TRANSACTION_TIMEOUT", codeTopicAuthorizationFailed: "TOPIC_AUTHORIZATION_FAILED",
 	codeInvalidProducerIDMapping: "INVALID_PRODUCER_ID_MAPPING", codeConcurrentTransactions: "CONCURRENT_TRANSACTIONS",
 	codeCoordinatorFenced: "TRANSACTION_COORDINATOR_FENCED", codeProducerFenced: "PRODUCER_FENCED",
 	codeTransactionalIDAuthorization: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", codeTransactionAbortable: "TRANSACTION_ABORTABLE",

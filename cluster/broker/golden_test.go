@@ -62,8 +62,11 @@ func TestEveryVersionOfEveryApiOnTheWire(t *testing.T) {
 			w := newWorld(t, func(c *Config) { c.Settings = map[string]string{"node.id": "1"} })
 			w.create("t", 2, "retention.ms", "1000")
 			w.fill("t", 0, 2)
-			if isGroupAPI(a.key) {
+			if isGroupAPI(a.key) || isTxnAPI(a.key) {
 				w.coordinate()
+			}
+			if isTxnAPI(a.key) {
+				w.coordinateTxns()
 			}
 			var out strings.Builder
 			for v := a.min; v <= a.max; v++ {
@@ -113,6 +116,9 @@ func squeeze(s string) string {
 func question(w *world, key, version int16) kmsg.Request {
 	if isGroupAPI(key) {
 		return groupQuestion(key, version)
+	}
+	if isTxnAPI(key) {
+		return w.txnQuestion(key, version)
 	}
 	t := "t"
 	switch key {

@@ -34,9 +34,10 @@ func registry() []*api {
 	return []*api{
 		&produceAPI, &fetchAPI, &listOffsetsAPI, &metadataAPI, &offsetCommitAPI, &offsetFetchAPI, &findCoordinatorAPI,
 		&joinGroupAPI, &heartbeatAPI, &leaveGroupAPI, &syncGroupAPI, &describeGroupsAPI, &listGroupsAPI, &apiVersionsAPI,
-		&createTopicsAPI, &deleteTopicsAPI, &deleteRecordsAPI, &initProducerIDAPI, &offsetForLeaderEpochAPI, &describeConfigsAPI,
+		&createTopicsAPI, &deleteTopicsAPI, &deleteRecordsAPI, &initProducerIDAPI, &offsetForLeaderEpochAPI,
+		&addPartitionsToTxnAPI, &addOffsetsToTxnAPI, &endTxnAPI, &txnOffsetCommitAPI, &describeConfigsAPI,
 		&describeLogDirsAPI, &createPartitionsAPI, &deleteGroupsAPI, &incrementalAlterConfigsAPI, &offsetDeleteAPI,
-		&describeClusterAPI,
+		&describeClusterAPI, &describeTransactionsAPI, &listTransactionsAPI,
 	}
 }
 

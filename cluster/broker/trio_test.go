@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type trioNode struct {
 	rpc    *rpc.Node
 	ctl    *meta.Controller
 	groups *coordinator.Groups
+	txns   *coordinator.Transactions
 	parts  *partition.Manager
 	broker *Broker
 	up     bool
@@ -113,10 +115,22 @@ func (n *trioNode) start() {
 	decide.InitialDelay = 100 * time.Millisecond
 	n.groups, err = coordinator.New(coordinator.Config{Meta: n.ctl, Nodes: func() int { return 3 }, Group: &decide, Logger: logger})
 	n.must(err)
-	n.parts, err = partition.Open(partition.Config{Meta: n.ctl, Node: n.rpc, Self: identity.ServerID(), KV: n.kv, FS: n.fs, DataDir: "data",
-		BootID: "boot", Keeper: coordinator.Keepers(n.groups), Logger: logger})
+	var opened atomic.Pointer[partition.Manager]
+	n.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{Meta: n.ctl, Node: n.rpc, Self: n.id, Nodes: func() int { return 3 }, Logger: logger,
+		Local: func(topic string, number int32) coordinator.Participant {
+			if m := opened.Load(); m != nil {
+				if p, err := m.Get(topic, number); err == nil {
+					return p
+				}
+			}
+			return nil
+		}})
 	n.must(err)
-	n.broker, err = New(Config{Listener: ln, NodeID: n.id, Meta: n.ctl, Partitions: Local(n.parts), Groups: n.groups, Alive: n.rpc.Alive, Logger: logger})
+	n.parts, err = partition.Open(partition.Config{Meta: n.ctl, Node: n.rpc, Self: identity.ServerID(), KV: n.kv, FS: n.fs, DataDir: "data",
+		BootID: "boot", Keeper: coordinator.Keepers(n.groups, n.txns), Coordinators: n.txns, Logger: logger})
+	n.must(err)
+	opened.Store(n.parts)
+	n.broker, err = New(Config{Listener: ln, NodeID: n.id, Meta: n.ctl, Partitions: Local(n.parts), Groups: n.groups, Transactions: n.txns, Alive: n.rpc.Alive, Logger: logger})
 	n.must(err)
 	n.broker.Start()
 	n.up = true
@@ -137,6 +151,7 @@ func (n *trioNode) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	n.groups.Close()
+	n.txns.Close()
 	n.broker.Close()
 	err := errors.Join(n.parts.Close(ctx), n.ctl.Close(ctx))
 	n.rpc.Close()

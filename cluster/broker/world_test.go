@@ -31,6 +31,7 @@ type world struct {
 	broker *Broker
 	ctl    *meta.Controller
 	groups *coordinator.Groups
+	txns   *coordinator.Transactions
 	fs     vfs.FS
 	addr   string
 	dead   sync.Map // meta.NodeID that the failure detector calls dead
@@ -121,11 +122,15 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{Meta: w.ctl, Node: nowhere{}, Self: 1, Local: w.participant})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Listener: ln, NodeID: 1, Meta: w.ctl, Partitions: w, Groups: w.groups, Pool: &wire.Pool{Poison: true}, DataDir: "data",
+	cfg := Config{Listener: ln, NodeID: 1, Meta: w.ctl, Partitions: w, Groups: w.groups, Transactions: w.txns, Pool: &wire.Pool{Poison: true}, DataDir: "data",
 		Alive: func(id meta.NodeID) bool { _, dead := w.dead.Load(id); return !dead }}
 	for _, c := range configure {
 		c(&cfg)
@@ -137,6 +142,7 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	w.broker.Start()
 	t.Cleanup(func() {
 		w.groups.Close()
+		w.txns.Close()
 		w.broker.Close()
 		for _, p := range w.parts {
 			p.log.Close()
@@ -199,10 +205,21 @@ func (w *world) get(topic string, number int32) (*fakePartition, error) {
 		w.shape(p)
 	}
 	w.parts[key] = p
-	if p.kept = w.groups.Open(topic, number, p); p.kept != nil {
-		w.groups.Led(p)
+	for _, c := range []coordinator.Coordinator{w.groups, w.txns} {
+		if kept := c.Open(topic, number, p); kept != nil {
+			p.kept = kept
+			c.Led(p)
+		}
 	}
 	return p, nil
+}
+
+// participant is where the coordinator's markers go.
+func (w *world) participant(topic string, number int32) coordinator.Participant {
+	if p, err := w.get(topic, number); err == nil {
+		return p
+	}
+	return nil
 }
 
 func (w *world) part(topic string, number int32) *fakePartition {

@@ -48,6 +48,13 @@ func (t *term) end() {
 	t.nudge()
 }
 
+// ended says whether the term is over, from any goroutine.
+func (t *term) ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
+
 func (t *term) nudge() {
 	select {
 	case t.wakeup <- struct{}{}:

@@ -15,6 +15,7 @@ import (
 	"gopherlog/cmd/internal/cli"
 	"gopherlog/engine/wire"
 	"gopherlog/txn/group"
+	"gopherlog/txn/kafkatx"
 )
 
 // nodeFlags are the flags of one node.
@@ -32,7 +33,7 @@ type nodeFlags struct {
 	ControlToken string            `help:"Token that each request to the control port must carry." placeholder:"TOKEN"`
 	BindSource   string            `help:"Source address for dialling other nodes. Default: the host of -rpc, if it is an address." placeholder:"IP"`
 	BootID       string            `help:"Identity of this run of the machine; another one than before means that it lost power. Default: the kernel's." name:"boot-id" placeholder:"ID"`
-	Set          map[string]string `help:"Default of a topic setting by Kafka's name, as in flush.messages=1, or a setting of the node: num.partitions, default.replication.factor, auto.create.topics.enable, max.connections, socket.request.max.bytes, queued.max.request.bytes, group.initial.rebalance.delay.ms, group.min.session.timeout.ms, group.max.session.timeout.ms, group.max.size, offsets.retention.minutes. May be repeated." placeholder:"KEY=VALUE"`
+	Set          map[string]string `help:"Default of a topic setting by Kafka's name, as in flush.messages=1, or a setting of the node: num.partitions, default.replication.factor, auto.create.topics.enable, max.connections, socket.request.max.bytes, queued.max.request.bytes, group.initial.rebalance.delay.ms, group.min.session.timeout.ms, group.max.session.timeout.ms, group.max.size, offsets.retention.minutes, transaction.max.timeout.ms, transactional.id.expiration.ms. May be repeated." placeholder:"KEY=VALUE"`
 	LogLevel     string            `help:"Least level that is logged: ${enum}." enum:"debug,info,warn,error" default:"info"`
 	LogFormat    string            `help:"Form of the log on standard error: ${enum}." enum:"text,json" default:"text"`
 	Config       string            `help:"YAML file whose keys are these flags' names." placeholder:"FILE"`
@@ -57,6 +58,7 @@ type nodeSettings struct {
 	noAutoCreate            bool
 	limits                  wire.Limits
 	groups                  group.Config
+	transactions            kafkatx.Config
 }
 
 // check reports all mistakes at once.
@@ -215,6 +217,9 @@ func (s *settings) set(key, value string) error {
 		return nil
 	}
 	if known, err := s.setGroup(key, number); known {
+		return err
+	}
+	if known, err := s.setTransaction(key, number); known {
 		return err
 	}
 	if err := meta.CheckTopicConfig(key, value); err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gopherlog/txn/group"
+	"gopherlog/txn/kafkatx"
 )
 
 // numberSetting takes a -set whose value is a number between two.
@@ -39,4 +40,6 @@ func (s *settings) checkGroups() error {
 	return nil
 }
 
-func defaultNodeSettings() nodeSettings { return nodeSettings{groups: group.Defaults()} }
+func defaultNodeSettings() nodeSettings {
+	return nodeSettings{groups: group.Defaults(), transactions: kafkatx.Defaults()}
+}

@@ -46,6 +46,7 @@ type node struct {
 	net        *rpc.Node
 	meta       *meta.Controller
 	groups     *coordinator.Groups
+	txns       *coordinator.Transactions
 	partitions *partition.Manager
 	opened     atomic.Pointer[partition.Manager] // the same, for the admin port, which answers before it is there
 	broker     *broker.Broker
@@ -65,7 +66,7 @@ type closer struct {
 func startNode(cfg *settings, log *slog.Logger, files vfs.FS) (*node, error) {
 	n := &node{cfg: cfg, log: log, files: files, points: failpoint.New(), registry: admin.NewRegistry(), fatal: make(chan error, 1)}
 	for _, step := range []func() error{
-		n.openListeners, n.openData, n.openAdmin, n.openControl, n.openStore, n.openRPC, n.openMeta, n.openGroups, n.openPartitions, n.openBroker,
+		n.openListeners, n.openData, n.openAdmin, n.openControl, n.openStore, n.openRPC, n.openMeta, n.openGroups, n.openTransactions, n.openPartitions, n.openBroker,
 	} {
 		if err := step(); err != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -236,6 +237,29 @@ func (n *node) openGroups() (err error) {
 	return nil
 }
 
+// openTransactions comes before the partitions too; they are found once they are open.
+func (n *node) openTransactions() (err error) {
+	n.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{
+		Meta: n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Local: n.participant, Nodes: func() int { return len(n.net.Peers()) + 1 },
+		Machine: &n.cfg.node.transactions, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
+	})
+	if err != nil {
+		return err
+	}
+	n.onClose("transactions", func(context.Context) error { n.txns.Close(); return nil })
+	return nil
+}
+
+// participant is where a coordinator's markers go.
+func (n *node) participant(topic string, number int32) coordinator.Participant {
+	if m := n.opened.Load(); m != nil {
+		if p, err := m.Get(topic, number); err == nil {
+			return p
+		}
+	}
+	return nil
+}
+
 func (n *node) openPartitions() (err error) {
 	boot := n.cfg.flags.BootID
 	if boot == "" {
@@ -243,7 +267,7 @@ func (n *node) openPartitions() (err error) {
 	}
 	n.partitions, err = partition.Open(partition.Config{
 		Meta: n.meta, Node: n.net, Self: n.data.identity.ServerID(), KV: n.data.kv, FS: n.files, DataDir: n.data.path, BootID: boot,
-		Keeper: coordinator.Keepers(n.groups), TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
+		Keeper: coordinator.Keepers(n.groups, n.txns), Coordinators: n.txns, TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return err
@@ -256,7 +280,8 @@ func (n *node) openPartitions() (err error) {
 // openBroker lets clients in once the cluster's image is current: an older one would deny topics that exist.
 func (n *node) openBroker() (err error) {
 	n.broker, err = broker.New(broker.Config{
-		Listener: n.clients, NodeID: rpc.NodeID(n.cfg.flags.ID), Meta: n.meta, Partitions: broker.Local(n.partitions), Groups: n.groups, Alive: n.net.Alive,
+		Listener: n.clients, NodeID: rpc.NodeID(n.cfg.flags.ID), Meta: n.meta, Partitions: broker.Local(n.partitions), Groups: n.groups,
+		Transactions: n.txns, Alive: n.net.Alive,
 		NoAutoCreate: n.cfg.node.noAutoCreate, TopicDefaults: n.cfg.topics, Settings: n.describe(), DataDir: n.data.path,
 		Limits: n.cfg.node.limits, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
@@ -276,6 +301,7 @@ func (n *node) openBroker() (err error) {
 		cancel()
 		wg.Wait()
 		n.groups.Close() // or members would be waited for that wait for others
+		n.txns.Close()   // likewise requests that wait for the end of a transaction
 		n.broker.Shutdown(ctx)
 		return nil
 	})

@@ -1,0 +1,163 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
+	"gopherlog/cluster/rpc"
+	"gopherlog/txn/field"
+	"gopherlog/txn/kafkatx"
+)
+
+// verifyMethod asks a transactional id's coordinator what partition.Coordinators is asked.
+//
+//	call:    version i8 = 1 | transactional id string | producer id i64 | epoch i16 | topic string | partition i32 | add i8 | patience in ms i32
+//	answer:  code i16
+//
+// Strings have a length of two bytes. The answer's code is 0 when the transaction is ongoing and has the partition.
+const verifyMethod = "txn.verify"
+
+const verifyVersion = 1
+
+// maxVerifies is how many questions of this node other nodes are asked at a time; those above it are told to come again.
+const maxVerifies = 1 << 12
+
+// Verify implements partition.Coordinators.
+func (x *Transactions) Verify(q partition.Question, done func(partition.Verified, error)) {
+	leader := x.coordinatorOf(q.TransactionalID)
+	switch leader {
+	case meta.NoLeader:
+		done(partition.Verified{}, partition.ErrNotCoordinator)
+	case x.cfg.Self:
+		x.judge(q, func(c kafkatx.Code) { done(verified(c)) })
+	default:
+		if x.verifying.Add(1) > maxVerifies {
+			x.verifying.Add(-1)
+			done(partition.Verified{}, partition.ErrNotCoordinator)
+			return
+		}
+		there := x.spawn(func() {
+			c := x.callVerify(leader, q)
+			x.verifying.Add(-1)
+			done(verified(c))
+		})
+		if !there {
+			x.verifying.Add(-1)
+			done(partition.Verified{}, partition.ErrNotCoordinator)
+		}
+	}
+}
+
+// spawn runs fn on a goroutine that Close waits for; false: it is closed.
+func (x *Transactions) spawn(fn func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return false
+	}
+	x.wg.Go(fn)
+	return true
+}
+
+// coordinatorOf is the node that leads the shard of a transactional id, as far as the image tells.
+func (x *Transactions) coordinatorOf(id string) rpc.NodeID {
+	t := x.cfg.Meta.Image().Topic(TransactionsTopic)
+	if t == nil {
+		return meta.NoLeader
+	}
+	return t.Partitions[ShardOf(id, len(t.Partitions))].Leader
+}
+
+// judge asks the machine that this node leads.
+func (x *Transactions) judge(q partition.Question, done func(kafkatx.Code)) {
+	p := []kafkatx.Partition{{Topic: q.Topic, Number: q.Number}}
+	x.ask(q.TransactionalID, q.Deadline, func(a kafkatx.Answer) { done(a.Code) }, func(r kafkatx.Request, _ int64) kafkatx.Event {
+		if q.Add {
+			return kafkatx.AddPartitions{Request: r, ProducerID: q.ProducerID, Epoch: q.Epoch, Partitions: p, Version: kafkatx.Version2}
+		}
+		return kafkatx.Verify{Request: r, ProducerID: q.ProducerID, Epoch: q.Epoch, Partitions: p}
+	})
+}
+
+// verified says a coordinator's code in the partitions' words.
+func verified(c kafkatx.Code) (partition.Verified, error) {
+	switch c {
+	case kafkatx.OK:
+		return partition.Verified{Ongoing: true}, nil
+	case kafkatx.TransactionAbortable:
+		return partition.Verified{}, nil
+	case kafkatx.InvalidTxnState:
+		return partition.Verified{}, partition.ErrInvalidTxnState
+	case kafkatx.InvalidProducerIDMapping:
+		return partition.Verified{}, partition.ErrInvalidProducerIDMapping
+	case kafkatx.InvalidProducerEpoch:
+		return partition.Verified{}, partition.ErrInvalidProducerEpoch
+	case kafkatx.ProducerFenced:
+		return partition.Verified{}, partition.ErrProducerFenced
+	case kafkatx.ConcurrentTransactions:
+		return partition.Verified{}, partition.ErrConcurrentTransactions
+	}
+	return partition.Verified{}, partition.ErrNotCoordinator
+}
+
+func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) kafkatx.Code {
+	patience := x.cfg.Hold
+	if !q.Deadline.IsZero() {
+		patience = min(patience, q.Deadline.Sub(x.cfg.Now()))
+	}
+	if patience <= 0 || !fits(q.TransactionalID, q.Topic) {
+		return kafkatx.NotCoordinator
+	}
+	w := field.Writer{}
+	w.Int8(verifyVersion)
+	w.Text(q.TransactionalID)
+	w.Int64(q.ProducerID)
+	w.Int16(q.Epoch)
+	w.Text(q.Topic)
+	w.Int32(q.Number)
+	add := int8(0)
+	if q.Add {
+		add = 1
+	}
+	w.Int8(add)
+	w.Int32(int32(patience.Milliseconds()))
+	ctx, cancel := context.WithTimeout(x.shards.ctx, patience)
+	defer cancel()
+	answer, err := x.cfg.Node.Call(ctx, to, verifyMethod, w.Bytes)
+	if err != nil {
+		return kafkatx.NotCoordinator
+	}
+	r := field.Reader{Bytes: answer}
+	code := kafkatx.Code(r.Int16())
+	if err := r.End(); err != nil {
+		x.cfg.Logger.Warn("malformed answer to a verification", "node", to, "error", err)
+		return kafkatx.NotCoordinator
+	}
+	return code
+}
+
+func (x *Transactions) serveVerify(ctx context.Context, from rpc.NodeID, req []byte) ([]byte, error) {
+	r := &field.Reader{Bytes: req}
+	if v := r.Int8(); v != verifyVersion {
+		return nil, fmt.Errorf("coordinator: call of version %d, want %d", v, verifyVersion)
+	}
+	q := partition.Question{TransactionalID: r.Text(), ProducerID: r.Int64(), Epoch: r.Int16(), Topic: r.Text(), Number: r.Int32(), Add: r.Int8() == 1}
+	patience := time.Duration(r.Int32()) * time.Millisecond
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("coordinator: question of node %d: %w", from, err)
+	}
+	q.Deadline = x.cfg.Now().Add(patience)
+	said := make(chan kafkatx.Code, 1)
+	x.judge(q, func(c kafkatx.Code) { said <- c })
+	select {
+	case c := <-said:
+		w := field.Writer{}
+		w.Int16(int16(c))
+		return w.Bytes, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
