@@ -1,0 +1,582 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
+	"gopherlog/cluster/rpc"
+	"gopherlog/engine/failpoint"
+	"gopherlog/engine/record"
+	"gopherlog/txn/kafkatx"
+	"gopherlog/txn/twopc"
+)
+
+// votedMeta gives out producer ids too.
+type votedMeta struct {
+	*fakeMeta
+	ids atomic.Int64
+}
+
+func (m *votedMeta) NextProducerID(context.Context) (int64, error) { return m.ids.Add(1), nil }
+func (m *votedMeta) CatchUp(context.Context) error                 { return nil }
+
+// fakeVoter is a participant: it votes and ends as the test wants.
+type fakeVoter struct {
+	r      *votedRig
+	self   twopc.Member
+	mu     sync.Mutex
+	heard  []twopc.Message
+	silent bool
+	no     bool
+}
+
+func (p *fakeVoter) Hear(id string, m twopc.Message) {
+	p.mu.Lock()
+	p.heard = append(p.heard, m)
+	silent, no := p.silent, p.no
+	p.mu.Unlock()
+	if silent {
+		return
+	}
+	switch m := m.(type) {
+	case twopc.Prepare:
+		p.r.v.Report(id, twopc.Vote{Txn: m.Txn, From: p.self, Yes: !no})
+	case twopc.Outcome:
+		p.r.v.Report(id, twopc.Ended{Txn: m.Txn, From: p.self})
+	}
+}
+
+func (p *fakeVoter) change(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn()
+}
+
+// words are what it heard.
+func (p *fakeVoter) words() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.heard {
+		out = append(out, m.String())
+	}
+	return out
+}
+
+func (p *fakeVoter) await(what string) {
+	p.r.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !slices.Contains(p.words(), what); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			p.r.t.Fatalf("%s never heard %s, but %q", p.self, what, p.words())
+		}
+	}
+}
+
+// votedRig is a coordinator of one shard with the participants t-0 … t-3.
+type votedRig struct {
+	t      *testing.T
+	v      *Voted
+	meta   *votedMeta
+	part   *fakeShard
+	voters [4]*fakeVoter
+	calls  *fakeNode
+	points *failpoint.Set
+}
+
+// fakeNode remembers handlers, and calls those of the node that it is tied to.
+type fakeNode struct {
+	mu       sync.Mutex
+	handlers map[string]rpc.Handler
+	to       *fakeNode
+}
+
+func (n *fakeNode) Handle(method string, h rpc.Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.handlers == nil {
+		n.handlers = map[string]rpc.Handler{}
+	}
+	n.handlers[method] = h
+}
+
+func (n *fakeNode) Call(ctx context.Context, _ rpc.NodeID, method string, req []byte) ([]byte, error) {
+	if n.to == nil {
+		return nil, errors.New("no such node")
+	}
+	n.to.mu.Lock()
+	h := n.to.handlers[method]
+	n.to.mu.Unlock()
+	return h(ctx, 2, req)
+}
+
+const votedOne = "2pc.one"
+
+func newVotedRig(t *testing.T, adapt ...func(*VotedConfig)) *votedRig {
+	t.Helper()
+	r := &votedRig{t: t, meta: &votedMeta{fakeMeta: &fakeMeta{image: &meta.Image{Topics: map[string]*meta.Topic{}}}}, part: &fakeShard{}, calls: &fakeNode{}, points: failpoint.New()}
+	r.meta.set(VotedTopic, 1)
+	r.meta.set("t", 4)
+	machine := twopc.Defaults()
+	machine.ResendAfter, machine.VoteTimeout = time.Hour, time.Hour
+	cfg := VotedConfig{
+		Meta: r.meta, Node: r.calls, Self: 1, Prefix: "2pc.", Machine: &machine, Failpoints: r.points, Facts: partition.NewFacts(time.Now()),
+		Local: func(topic string, number int32) Voter {
+			if topic == "t" && int(number) < len(r.voters) {
+				return r.voters[number]
+			}
+			return nil
+		},
+	}
+	for i := range r.voters {
+		r.voters[i] = &fakeVoter{r: r, self: partition.MemberOf("t", int32(i))}
+	}
+	for _, a := range adapt {
+		a(&cfg)
+	}
+	var err error
+	if r.v, err = NewVoted(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.v.Close)
+	r.part.kept = r.v.Open(VotedTopic, 0, r.part)
+	r.lead(1)
+	return r
+}
+
+func (r *votedRig) lead(epoch int32) {
+	r.part.change(func(p *fakeShard) { p.ready, p.elected, p.epoch = true, false, epoch })
+	r.v.Led(r.part)
+}
+
+func (r *votedRig) lose() {
+	r.part.change(func(p *fakeShard) { p.ready = false })
+	r.v.Led(r.part)
+}
+
+type answers chan kafkatx.Answer
+
+func (r *votedRig) init(id int64, epoch int16) answers {
+	c := make(answers, 1)
+	r.v.InitProducerID(votedOne, kafkatx.InitProducerID{ProducerID: id, Epoch: epoch, Timeout: time.Minute}, func(a kafkatx.Answer) { c <- a })
+	return c
+}
+
+func (r *votedRig) add(a kafkatx.Answer, numbers ...int32) answers {
+	e := kafkatx.AddPartitions{ProducerID: a.ProducerID, Epoch: a.Epoch}
+	for _, n := range numbers {
+		e.Partitions = append(e.Partitions, kafkatx.Partition{Topic: "t", Number: n})
+	}
+	c := make(answers, 1)
+	r.v.AddPartitions(votedOne, e, func(a kafkatx.Answer) { c <- a })
+	return c
+}
+
+func (r *votedRig) end(a kafkatx.Answer, commit bool, version kafkatx.Version) answers {
+	c := make(answers, 1)
+	r.v.EndTxn(votedOne, kafkatx.EndTxn{ProducerID: a.ProducerID, Epoch: a.Epoch, Commit: commit, Version: version}, func(a kafkatx.Answer) { c <- a })
+	return c
+}
+
+// begin has a client begin a transaction over partitions.
+func (r *votedRig) begin(numbers ...int32) kafkatx.Answer {
+	r.t.Helper()
+	who := r.must(r.init(kafkatx.None, kafkatx.None), kafkatx.OK)
+	r.must(r.add(who, numbers...), kafkatx.OK)
+	return who
+}
+
+func (r *votedRig) must(c answers, want kafkatx.Code) kafkatx.Answer {
+	r.t.Helper()
+	a := wait(r.t, c)
+	if a.Code != want {
+		r.t.Fatalf("answered %s, want %s", a.Code, want)
+	}
+	return a
+}
+
+// settled returns when what was asked before has been worked off.
+func (r *votedRig) settled() {
+	r.t.Helper()
+	done := make(chan bool, 1)
+	t, _ := r.v.shards.find(votedOne)
+	if t == nil || !t.post(func() { done <- true }) {
+		r.t.Fatal("no term")
+	}
+	wait(r.t, done)
+}
+
+func (r *votedRig) unanswered(c answers) {
+	r.t.Helper()
+	r.settled()
+	select {
+	case a := <-c:
+		r.t.Fatalf("answered early: %+v", a)
+	default:
+	}
+}
+
+func (r *votedRig) ledger() twopc.Ledger { return r.part.kept.(*votedTable).ledger(votedOne) }
+
+func TestACommitIsAnsweredWhenAllVotedYesAndTheDecisionIsDurable(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0, 1)
+	r.voters[1].change(func() { r.voters[1].silent = true })
+	out := r.end(who, true, kafkatx.Version0)
+	r.voters[1].await("PREPARE t256.1/1:0")
+	r.unanswered(out)
+	r.part.change(func(p *fakeShard) { p.hold = true })
+	r.v.Report(votedOne, twopc.Vote{Txn: r.open(), From: "t-1", Yes: true})
+	r.unanswered(out)
+	if slices.Contains(r.voters[0].words(), "COMMIT t256.1/1:0") {
+		t.Fatal("the outcome was told before the decision was durable")
+	}
+	r.voters[1].change(func() { r.voters[1].silent = false })
+	r.part.release()
+	if a := r.must(out, kafkatx.OK); a.ProducerID != kafkatx.None {
+		t.Fatalf("version 1 clients keep their epoch: %+v", a)
+	}
+	for _, p := range r.voters[:2] {
+		p.await("COMMIT t256.1/1:0")
+	}
+	eventuallyTrue(t, func() bool { return r.ledger().Finished })
+	var words []string
+	for _, f := range r.v.cfg.Facts.Dump().Facts {
+		words = append(words, f.What)
+	}
+	if want := []string{"raised", "committed", "finished"}; !slices.Equal(words, want) {
+		t.Fatalf("facts %v, want %v", words, want)
+	}
+}
+
+// open is the transaction that the machine has in hand.
+func (r *votedRig) open() twopc.Txn {
+	c := make(chan twopc.Txn, 1)
+	t, _ := r.v.shards.find(votedOne)
+	t.post(func() { c <- t.machines.(*votedTerm).live(votedOne).state.Txn })
+	return wait(r.t, c)
+}
+
+func eventuallyTrue(t testing.TB, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never")
+		}
+	}
+}
+
+func TestANoAbortsAndTheClientGoesOnByAborting(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0, 1)
+	r.voters[1].change(func() { r.voters[1].no = true })
+	r.must(r.end(who, true, kafkatx.Version0), UnknownProducerID)
+	for _, p := range r.voters[:2] {
+		p.await("ABORT t256.1/1:0")
+	}
+	r.must(r.end(who, false, kafkatx.Version0), kafkatx.OK)
+	r.must(r.add(who, 0), kafkatx.OK)
+	r.voters[1].change(func() { r.voters[1].no = false })
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK)
+}
+
+func TestMissingVotesAbortAfterTheirTime(t *testing.T) {
+	machine := twopc.Defaults()
+	machine.VoteTimeout = 20 * time.Millisecond
+	r := newVotedRig(t, func(c *VotedConfig) { c.Machine = &machine })
+	who := r.begin(0)
+	r.voters[0].change(func() { r.voters[0].silent = true })
+	r.must(r.end(who, true, kafkatx.Version0), UnknownProducerID)
+	r.voters[0].await("ABORT t256.1/1:0")
+}
+
+func TestVersion2EndsWithAnotherEpoch(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.must(r.init(kafkatx.None, kafkatx.None), kafkatx.OK)
+	for range 3 {
+		q := partition.Question{TransactionalID: votedOne, ProducerID: who.ProducerID, Epoch: who.Epoch, Topic: "t", Number: 2, Add: true}
+		said := make(chan error, 1)
+		r.v.Verify(q, func(v partition.Verified, err error) {
+			if err == nil && (!v.Ongoing || v.Txn.Owner.Epoch != who.Epoch || v.Timeout != time.Minute) {
+				err = fmt.Errorf("%+v", v)
+			}
+			said <- err
+		})
+		if err := wait(t, said); err != nil {
+			t.Fatal(err)
+		}
+		next := r.must(r.end(who, true, kafkatx.Version2), kafkatx.OK)
+		if next.ProducerID != who.ProducerID || next.Epoch != who.Epoch+1 {
+			t.Fatalf("%+v after %+v", next, who)
+		}
+		if again := r.must(r.end(who, true, kafkatx.Version2), kafkatx.OK); again.Epoch != next.Epoch {
+			t.Fatalf("a repeat got %+v", again)
+		}
+		who = next
+	}
+}
+
+func TestADecisionIsToldAgainByTheNextCoordinator(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0, 1)
+	r.voters[1].change(func() { r.voters[1].silent = true })
+	out := r.end(who, true, kafkatx.Version0)
+	r.voters[1].await("PREPARE t256.1/1:0")
+	r.v.Report(votedOne, twopc.Vote{Txn: r.open(), From: "t-1", Yes: true})
+	r.must(out, kafkatx.OK)
+	r.lose()
+	r.voters[1].change(func() { r.voters[1].silent, r.voters[1].heard = false, nil })
+	r.lead(2)
+	r.voters[1].await("COMMIT t256.1/1:0")
+	eventuallyTrue(t, func() bool { return r.ledger().Finished })
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK) // a repeat
+}
+
+func TestWhatWasNotDecidedAbortsInTheNextTerm(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0, 1)
+	r.voters[1].change(func() { r.voters[1].silent = true })
+	out := r.end(who, true, kafkatx.Version0)
+	r.voters[1].await("PREPARE t256.1/1:0")
+	x := r.open()
+	r.lose()
+	r.must(out, kafkatx.NotCoordinator)
+	r.lead(2)
+	r.must(r.end(who, true, kafkatx.Version0), UnknownProducerID)
+	r.v.Report(votedOne, twopc.Query{Txn: x, From: "t-1"})
+	r.voters[1].await("ABORT t256.1/1:0")
+	r.must(r.end(who, false, kafkatx.Version0), kafkatx.OK)
+	r.must(r.add(who, 0), UnknownProducerID) // the term fence
+	again := r.must(r.init(who.ProducerID, who.Epoch), kafkatx.OK)
+	if again.ProducerID != who.ProducerID || again.Epoch != who.Epoch+1 {
+		t.Fatalf("%+v after %+v", again, who)
+	}
+	r.must(r.add(again, 0), kafkatx.OK)
+}
+
+func TestARequestThatMeetsAnEndingTransactionIsHeldUntilItHasEnded(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0)
+	r.voters[0].change(func() { r.voters[0].silent = true })
+	out := r.end(who, true, kafkatx.Version0)
+	r.voters[0].await("PREPARE t256.1/1:0")
+	x := r.open()
+	r.v.Report(votedOne, twopc.Vote{Txn: x, From: "t-0", Yes: true})
+	r.must(out, kafkatx.OK)
+	next, other := r.add(who, 1), r.init(kafkatx.None, kafkatx.None)
+	r.unanswered(next)
+	r.unanswered(other)
+	r.v.Report(votedOne, twopc.Ended{Txn: x, From: "t-0"})
+	r.must(next, kafkatx.OK)
+	if a := r.must(other, kafkatx.OK); a.Epoch != who.Epoch+1 {
+		t.Fatalf("%+v", a)
+	}
+}
+
+func TestWhatIsHeldTooLongIsAnsweredConcurrentTransactions(t *testing.T) {
+	r := newVotedRig(t, func(c *VotedConfig) { c.Hold = 20 * time.Millisecond })
+	who := r.begin(0)
+	r.voters[0].change(func() { r.voters[0].silent = true })
+	r.end(who, true, kafkatx.Version0)
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.ConcurrentTransactions)
+	r.must(r.add(who, 1), kafkatx.ConcurrentTransactions)
+}
+
+func TestAMachineThatCouldNotAppendBeginsAnewInATermOfItsOwn(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0)
+	r.part.change(func(p *fakeShard) { p.refuse = partition.ErrStorage })
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.NotCoordinator)
+	r.must(r.end(who, true, kafkatx.Version0), UnknownProducerID) // its participants are forgotten
+	who = r.must(r.init(who.ProducerID, who.Epoch), kafkatx.OK)
+	r.must(r.add(who, 0), kafkatx.OK)
+	if x := r.open(); x.Term != 1<<bootBits+1 || x.Number != 1 {
+		t.Fatalf("transaction %s may have the name of another", x)
+	}
+}
+
+func TestADeletedParticipantHoldsUpNoCommit(t *testing.T) {
+	r := newVotedRig(t, func(c *VotedConfig) {
+		m := *c.Machine
+		m.ResendAfter = time.Millisecond
+		c.Machine = &m
+	})
+	who := r.begin(0)
+	r.voters[0].change(func() { r.voters[0].silent = true })
+	out := r.end(who, true, kafkatx.Version0)
+	r.voters[0].await("PREPARE t256.1/1:0")
+	r.v.Report(votedOne, twopc.Vote{Txn: r.open(), From: "t-0", Yes: true})
+	r.must(out, kafkatx.OK)
+	r.meta.set("t", 0)
+	eventuallyTrue(t, func() bool { return r.ledger().Finished })
+}
+
+func TestADeletedParticipantVotesNo(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0)
+	r.meta.set("t", 0)
+	r.must(r.end(who, true, kafkatx.Version0), UnknownProducerID)
+	r.must(r.end(who, false, kafkatx.Version0), kafkatx.OK)
+}
+
+func TestUnusedTransactionalIdsAreForgotten(t *testing.T) {
+	now := atomic.Int64{}
+	now.Store(time.Now().UnixNano())
+	r := newVotedRig(t, func(c *VotedConfig) {
+		c.Now = func() time.Time { return time.Unix(0, now.Load()) }
+		c.SweepEvery = time.Millisecond
+	})
+	who := r.begin(0)
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK)
+	eventuallyTrue(t, func() bool { return r.ledger().Finished })
+	now.Add(int64(8 * 24 * time.Hour))
+	r.settled()
+	eventuallyTrue(t, func() bool { r.settled(); return r.ledger().Owner == twopc.Nobody })
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.InvalidProducerIDMapping)
+	if again := r.begin(1); again.ProducerID == who.ProducerID {
+		t.Fatalf("producer id %d a second time", again.ProducerID)
+	}
+	if x := r.open(); x.Term == 1<<bootBits {
+		t.Fatalf("transaction %s may have the name of another", x)
+	}
+}
+
+func TestWaitingRequestsGoElsewhereWhenLeadershipIsLost(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0)
+	r.part.change(func(p *fakeShard) { p.hold = true })
+	voting := r.end(who, true, kafkatx.Version0)
+	eventuallyTrue(t, func() (there bool) { r.part.change(func(p *fakeShard) { there = len(p.held) > 0 }); return there })
+	held := r.init(kafkatx.None, kafkatx.None)
+	r.unanswered(voting)
+	r.unanswered(held)
+	r.lose()
+	r.must(voting, kafkatx.NotCoordinator)
+	r.must(held, kafkatx.NotCoordinator)
+	r.must(r.add(who, 0), kafkatx.NotCoordinator)
+	r.part.release() // the decision is durable after all
+	r.lead(2)
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK)
+}
+
+func TestFatalAnswersWaitUntilLeadershipIsCertain(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.must(r.init(kafkatx.None, kafkatx.None), kafkatx.OK)
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.InvalidTxnState)
+	r.part.change(func(p *fakeShard) { p.deposed = true })
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.NotCoordinator)
+}
+
+func TestMessagesAndQuestionsReachACoordinatorOnAnotherNode(t *testing.T) {
+	r := newVotedRig(t)
+	far := newVotedRig(t, func(c *VotedConfig) { c.Self = 2 })
+	far.lose()
+	far.calls.to, r.calls.to = r.calls, far.calls
+	who := r.begin(0)
+	q := partition.Question{TransactionalID: votedOne, ProducerID: who.ProducerID, Epoch: who.Epoch, Topic: "t", Number: 0, Deadline: time.Now().Add(time.Minute)}
+	ask := func() (partition.Verified, error) {
+		type answer struct {
+			v   partition.Verified
+			err error
+		}
+		c := make(chan answer, 1)
+		far.v.Verify(q, func(v partition.Verified, err error) { c <- answer{v, err} })
+		a := wait(t, c)
+		return a.v, a.err
+	}
+	if v, err := ask(); err != nil || v.Txn != r.open() || v.Timeout != time.Minute {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	q.Number = 3
+	if _, err := ask(); !errors.Is(err, partition.ErrInvalidTxnState) {
+		t.Fatal(err)
+	}
+	r.voters[0].change(func() { r.voters[0].silent = true })
+	out := r.end(who, true, kafkatx.Version0)
+	r.voters[0].await("PREPARE t256.1/1:0")
+	far.v.Report(votedOne, twopc.Vote{Txn: r.open(), From: "t-0", Yes: true})
+	r.must(out, kafkatx.OK)
+	if _, err := r.v.post.serve(t.Context(), 2, []byte{voteVersion + 1}); err == nil {
+		t.Fatal("an unknown version was taken")
+	}
+}
+
+func TestATestCanStopACoordinatorAtEachStep(t *testing.T) {
+	for _, c := range []struct {
+		point   failpoint.Name
+		asked   kafkatx.Code // EndTxn
+		decided bool
+	}{{pointPrepare, kafkatx.NotCoordinator, false}, {pointDecision, kafkatx.NotCoordinator, true}, {pointOutcomes, kafkatx.OK, true}} {
+		r := newVotedRig(t)
+		if err := r.points.Arm(c.point, failpoint.Action{Kind: failpoint.Error, Err: errors.New("stopped"), Nth: 1}); err != nil {
+			t.Fatal(err)
+		}
+		who := r.begin(0, 1)
+		r.must(r.end(who, true, kafkatx.Version0), c.asked)
+		if r.points.Hits(c.point) == 0 || c.decided == r.ledger().Last.Txn.None() {
+			t.Fatalf("%s: %d hits, %+v", c.point, r.points.Hits(c.point), r.ledger())
+		}
+		r.lose()
+		r.lead(2)
+		if c.decided {
+			eventuallyTrue(t, func() bool { return r.ledger().Finished })
+		}
+	}
+}
+
+func TestATableOfVotedTransactionsSurvivesItsSnapshot(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	table := newVotedTable()
+	for i := range 300 {
+		x := twopc.Txn{Term: 1, Number: rnd.Uint32N(9) + 1, Owner: twopc.Identity{Producer: 7}}
+		recs := []twopc.Record{
+			twopc.Raised{Term: 1, Owner: x.Owner, Prev: twopc.Nobody, Timeout: time.Second}, twopc.Begun{Txn: x}, twopc.Finished{Txn: x},
+			twopc.Committed{Txn: x, Next: x.Owner, Members: []twopc.Member{"t-0", "t-1"}},
+		}
+		var b record.Batch
+		if k := rnd.IntN(5); k < 4 {
+			b = votedBatch(fmt.Sprintf("2pc.%d", rnd.IntN(20)), twopc.Encode(recs[k]), time.UnixMilli(int64(i)))
+		} else {
+			b = votedBatch(fmt.Sprintf("2pc.%d", rnd.IntN(20)), nil, time.UnixMilli(int64(i)))
+		}
+		table.Apply(b)
+	}
+	again := newVotedTable()
+	state := table.Snapshot(nil)
+	if err := again.Restore(state); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again.Snapshot(nil), state) || again.size() != table.size() || len(state) < 100 {
+		t.Fatalf("%d bytes, size %d, want %d", len(state), again.size(), table.size())
+	}
+	for n := range len(state) {
+		if err := again.Restore(state[:n]); err == nil && n > 0 {
+			t.Fatalf("cut to %d bytes it was taken", n)
+		}
+	}
+	state[0]++
+	if err := again.Restore(state); err == nil || errors.Is(err, errTable) {
+		t.Fatalf("an unknown version: %v", err)
+	}
+}
+
+func TestALoneCoordinatorSyncsWhatItDecides(t *testing.T) {
+	r := newVotedRig(t, func(c *VotedConfig) { c.Replicas = 1 })
+	r.meta.set(VotedTopic, 0)
+	if _, _, err := r.v.Find(t.Context(), votedOne); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.meta.spec; s.ReplicationFactor != 1 || s.Configs["flush.messages"] != "1" || !s.Internal {
+		t.Fatalf("%+v", s)
+	}
+}
