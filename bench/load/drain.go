@@ -15,16 +15,68 @@ const (
 	drainConfirm  = 500 * time.Millisecond // the ends are asked again this long after they were reached
 )
 
+// stableGrace is what a broker gets beyond the timeout of a transaction to end one that was left open.
+const stableGrace = 10 * time.Second
+
+// question asks for an offset of every partition of a topic.
+type question func(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
+
 // drain reads everything with a fresh client until every partition's end is passed. The ends are what the leaders tell after the
-// faults; they are asked twice, and the last answer stands in the history: an acknowledged offset beyond it is lost.
+// faults; they are asked twice, and the last answer stands in the history: an acknowledged offset beyond it is lost. With transactions
+// it reads what is committed, up to the last stable offset, and then once more, with another client, what is there.
 func (r *runner) drain(ctx context.Context, answers *history.Stream) Drain {
-	begin := time.Now()
 	if ctx.Err() != nil {
 		return Drain{Why: "interrupted"}
 	}
 	limit, cancel := context.WithTimeout(ctx, r.plan.Phases.Drain)
 	defer cancel()
-	stream, err := r.stream(history.RoleDrain, "drain")
+	teller, ok := r.driver.(StableTeller)
+	if !r.plan.Guarantee.Transacts() || !ok {
+		out := r.readAll(limit, answers, fullRead{role: history.RoleDrain, kind: history.EndAnswer, ends: r.driver.EndOffsets})
+		r.judgeDrain(out)
+		return out
+	}
+	r.awaitStable(limit, teller, answers)
+	out := r.readAll(limit, answers, fullRead{role: history.RoleDrain, committed: true, kind: history.StableAnswer, ends: teller.StableOffsets})
+	r.judgeDrain(out)
+	raw := r.readAll(limit, answers, fullRead{role: history.RoleUncommitted, kind: history.EndAnswer, ends: r.driver.EndOffsets})
+	out.Raw = raw.Complete
+	return out
+}
+
+func (r *runner) judgeDrain(d Drain) {
+	if !d.Complete {
+		r.invalid = append(r.invalid, "the final read is incomplete: "+d.Why)
+	}
+}
+
+// awaitStable waits until no transaction holds readers back, at most as long as the broker may take to end one that was left open.
+func (r *runner) awaitStable(ctx context.Context, teller StableTeller, answers *history.Stream) {
+	ctx, cancel := context.WithTimeout(ctx, r.plan.Producers.Transaction.Timeout+stableGrace)
+	defer cancel()
+	for ctx.Err() == nil {
+		ask, done := context.WithTimeout(ctx, drainPatience)
+		stable := r.ask(ask, history.StableAnswer, teller.StableOffsets, answers)
+		ends := r.ends(ask, answers)
+		done()
+		if !missing(stable) && same(stable, ends) {
+			return
+		}
+		pause(ctx, 5*drainPause)
+	}
+}
+
+// fullRead is one read of everything.
+type fullRead struct {
+	role      string
+	committed bool
+	kind      history.Kind
+	ends      question
+}
+
+func (r *runner) readAll(limit context.Context, answers *history.Stream, how fullRead) Drain {
+	begin := time.Now()
+	stream, err := r.stream(how.role, how.role)
 	if err != nil {
 		return Drain{Why: err.Error()}
 	}
@@ -33,13 +85,15 @@ func (r *runner) drain(ctx context.Context, answers *history.Stream) Drain {
 		d = r.plan.DrainReader()
 		defer d.Close()
 	}
-	c, err := d.NewConsumer(limit, r.consumerConfig("mqbench-drain"))
+	cfg := r.consumerConfig("mqbench-" + how.role)
+	cfg.ReadCommitted = how.committed
+	c, err := d.NewConsumer(limit, cfg)
 	if err != nil {
 		return Drain{Why: fmt.Sprintf("connect: %v", err)}
 	}
 	fresh := newReader(r, c, stream)
 	fresh.start()
-	targets, complete := r.reach(limit, fresh, answers)
+	targets, complete := r.reach(limit, fresh, how, answers)
 	r.askAll(limit, history.StartAnswer, r.driver.StartOffsets, answers) // what retention deleted meanwhile is not lost
 	r.catchUp(limit, targets)
 	fresh.stop()
@@ -52,14 +106,13 @@ func (r *runner) drain(ctx context.Context, answers *history.Stream) Drain {
 	}
 	if !complete {
 		out.Why = why(out.Partitions, r.plan.Phases.Drain)
-		r.invalid = append(r.invalid, "the final read is incomplete: "+out.Why)
 	}
 	return out
 }
 
 // reach waits until the positions passed the ends, and the ends stayed.
-func (r *runner) reach(ctx context.Context, fresh *reader, answers *history.Stream) (targets []int64, complete bool) {
-	targets = r.askAll(ctx, history.EndAnswer, r.driver.EndOffsets, answers)
+func (r *runner) reach(ctx context.Context, fresh *reader, how fullRead, answers *history.Stream) (targets []int64, complete bool) {
+	targets = r.askAll(ctx, how.kind, how.ends, answers)
 	for {
 		if !wait(ctx, func() bool { return passed(fresh, targets) }) {
 			return targets, false
@@ -67,7 +120,7 @@ func (r *runner) reach(ctx context.Context, fresh *reader, answers *history.Stre
 		if r.beyondEnd(targets) && !pause(ctx, drainConfirm) { // an acknowledged offset is missing: give a stale answer time to mend
 			return targets, false
 		}
-		again := r.askAll(ctx, history.EndAnswer, r.driver.EndOffsets, answers)
+		again := r.askAll(ctx, how.kind, how.ends, answers)
 		if same(again, targets) {
 			return targets, !missing(targets)
 		}
@@ -76,11 +129,11 @@ func (r *runner) reach(ctx context.Context, fresh *reader, answers *history.Stre
 }
 
 // askAll asks until every partition answered, or ctx ends.
-func (r *runner) askAll(ctx context.Context, kind history.Kind, question func(context.Context, string) (map[int32]OffsetAnswer, error), answers *history.Stream) []int64 {
+func (r *runner) askAll(ctx context.Context, kind history.Kind, q question, answers *history.Stream) []int64 {
 	targets := make([]int64, len(r.places))
 	for {
 		ask, cancel := context.WithTimeout(ctx, drainPatience)
-		for i, end := range r.ask(ask, kind, question, answers) {
+		for i, end := range r.ask(ask, kind, q, answers) {
 			targets[i] = end
 		}
 		cancel()

@@ -64,8 +64,12 @@ type ProducerConfig struct {
 	Linger          time.Duration
 	BatchBytes      int
 	Compression     string
-	MaxOutstanding  int               // messages the client must be able to buffer
-	Overrides       map[string]string // the scenario's, already applied to the fields above where they name one
+	MaxOutstanding  int // messages the client must be able to buffer
+
+	TransactionalID    string        // empty: no transactions; else the producer is a Transactor
+	TransactionTimeout time.Duration // the broker aborts a transaction that is open for longer
+
+	Overrides map[string]string // the scenario's, already applied to the fields above where they name one
 }
 
 // ConsumerConfig is everything a consumer is told. It reads all partitions of the topics from offset 0.
@@ -101,6 +105,40 @@ type Producer interface {
 	Close()
 }
 
+// A TxnResult is what became of a transaction.
+type TxnResult int
+
+// Results of transactions.
+const (
+	TxnInDoubt   TxnResult = iota // may be either
+	TxnCommitted                  // the broker said so
+	TxnAborted                    // the broker said so
+)
+
+// A TxnEnd is the end of a transaction.
+type TxnEnd struct {
+	Result TxnResult
+	Err    error // why it is not what was wanted
+	Broken bool  // the producer is of no use any more
+}
+
+// A Transactor is a producer that sends in transactions, one at a time. Between Begin and End anything sent belongs to the transaction.
+type Transactor interface {
+	Producer
+	// Init gets the producer id; earlier producers of the same transactional id are fenced from then on. Epoch is -1 where it is not told.
+	Init(ctx context.Context) (epoch int32, err error)
+	// Begin does not speak to the broker. After an error the producer is of no use.
+	Begin() error
+	// End waits for every outcome, and commits, or aborts where commit is false or a message failed. asked is called before each question
+	// that is put to the broker.
+	End(ctx context.Context, commit bool, asked func(commit bool)) TxnEnd
+}
+
+// A StableTeller is a driver that knows last stable offsets: below them no transaction is open.
+type StableTeller interface {
+	StableOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
+}
+
 // A Delivery is one message read. Key and Value are valid only during the call.
 type Delivery struct {
 	Topic     string
@@ -109,6 +147,7 @@ type Delivery struct {
 	Key       []byte
 	Value     []byte
 	Time      time.Time // the broker's timestamp
+	Control   bool      // a marker of the broker's: it has an offset and is no message
 }
 
 // A Consumer reads assigned partitions in offset order.

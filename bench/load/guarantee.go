@@ -25,6 +25,8 @@ func ConfigOf(g scenario.Guarantee, p scenario.Producers, maxOutstanding int) (P
 	case scenario.AtLeastOnce:
 	case scenario.Idempotent:
 		c.Idempotent = true
+	case scenario.Transactional, scenario.TwoPhaseCommit:
+		c.Idempotent, c.TransactionTimeout = true, p.Transaction.Timeout
 	default:
 		return c, fmt.Errorf("load: no producer settings for guarantee %q", g)
 	}
@@ -34,6 +36,21 @@ func ConfigOf(g scenario.Guarantee, p scenario.Producers, maxOutstanding int) (P
 		}
 	}
 	return c, nil
+}
+
+// votedPrefix begins the transactional ids that brokers end by a voted two-phase commit.
+const votedPrefix = "2pc."
+
+// TransactionalID names producer i of a run; empty where the guarantee has no transactions.
+func TransactionalID(g scenario.Guarantee, run uint64, i int) string {
+	if !g.Transacts() {
+		return ""
+	}
+	id := fmt.Sprintf("mqbench-%x-%02d", run, i)
+	if g == scenario.TwoPhaseCommit {
+		return votedPrefix + id
+	}
+	return id
 }
 
 func (c *ProducerConfig) override(key, value string) (err error) {

@@ -29,6 +29,7 @@ const (
 	fetchBytes     = 16 << 20
 	createPatience = 30 * time.Second
 	closePatience  = 5 * time.Second
+	endPatience    = 2 * deliveryTimeout // for the outcomes and the end of a transaction
 )
 
 // KafkaConfig says how to reach a Kafka-protocol cluster.
@@ -186,6 +187,12 @@ func (k *kafka) EndOffsets(ctx context.Context, topic string) (map[int32]OffsetA
 	return answersOf(listed[topic], err)
 }
 
+// StableOffsets are the last stable offsets.
+func (k *kafka) StableOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error) {
+	listed, err := k.admin.ListCommittedOffsets(ctx, topic)
+	return answersOf(listed[topic], err)
+}
+
 func (k *kafka) StartOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error) {
 	listed, err := k.admin.ListStartOffsets(ctx, topic)
 	return answersOf(listed[topic], err)
@@ -267,6 +274,10 @@ func (k *kafka) TopicConfig(ctx context.Context, topic string) (map[string]strin
 }
 
 func (k *kafka) Settings(c ProducerConfig) []Setting {
+	isolation := "read_uncommitted"
+	if c.TransactionTimeout > 0 {
+		isolation = "read_committed"
+	}
 	deviates := func(key string) bool { _, ok := c.Overrides[key]; return ok }
 	acks := map[int]string{0: "0", 1: "1", -1: "all"}[c.Acks]
 	retries := fmt.Sprint(c.Retries)
@@ -280,7 +291,7 @@ func (k *kafka) Settings(c ProducerConfig) []Setting {
 		{Key: "retries", Value: retries, Guarantee: true, Deviates: deviates("retries")},
 		{Key: "delivery timeout", Value: c.DeliveryTimeout.String(), Guarantee: true, Deviates: deviates("delivery_timeout")},
 		{Key: "requests in flight per broker", Value: fmt.Sprint(c.Inflight), Guarantee: true, Deviates: deviates("max_in_flight")},
-		{Key: "isolation", Value: "read_uncommitted", Guarantee: true},
+		{Key: "isolation", Value: isolation, Guarantee: true},
 		{Key: "linger", Value: c.Linger.String()},
 		{Key: "batch bytes", Value: fmt.Sprint(c.BatchBytes)},
 		{Key: "compression", Value: c.Compression},

@@ -27,6 +27,7 @@ func (k *kafka) NewConsumer(_ context.Context, c ConsumerConfig) (Consumer, erro
 		kgo.ConsumePartitions(assigned),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a log that lost its tail is read from the start again, not skipped
 		kgo.FetchIsolationLevel(isolation),
+		kgo.KeepControlRecords(), // they tell how far a log was read that ends in markers
 		kgo.FetchMaxWait(fetchMaxWait),
 		kgo.FetchMinBytes(1),
 		kgo.FetchMaxBytes(fetchBytes),
@@ -49,7 +50,7 @@ func (c *kafkaConsumer) Poll(ctx context.Context, fn func(Delivery)) error {
 	var err error
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		for _, r := range p.Records {
-			fn(Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value, Time: r.Timestamp})
+			fn(Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value, Time: r.Timestamp, Control: r.Attrs.IsControl()})
 		}
 		if p.Err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%s/%d: %w", p.Topic, p.Partition, p.Err)

@@ -18,6 +18,7 @@ type kafkaProducer struct {
 	client  *kgo.Client
 	blind   bool         // acks=0: nobody tells an offset, and the client makes one up
 	waiting atomic.Int64 // records without outcome
+	failed  atomic.Int64 // records of the open transaction that were not acknowledged
 }
 
 // NewProducer makes a client with every setting explicit, and connects it.
@@ -54,6 +55,9 @@ func (k *kafka) NewProducer(ctx context.Context, c ProducerConfig) (Producer, er
 	} else if c.Inflight != inflightRequests {
 		return nil, fmt.Errorf("load: %d requests in flight: idempotent producers of this client have %d", c.Inflight, inflightRequests)
 	}
+	if c.TransactionalID != "" {
+		opts = append(opts, kgo.TransactionalID(c.TransactionalID), kgo.TransactionTimeout(c.TransactionTimeout))
+	}
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
@@ -68,6 +72,7 @@ func (k *kafka) NewProducer(ctx context.Context, c ProducerConfig) (Producer, er
 // envelope is a record's counterpart in the client, made once and used again with it.
 type envelope struct {
 	record  kgo.Record
+	owner   *kafkaProducer // of the send at hand: a slot outlives its producer
 	done    func(Ack)
 	promise func(*kgo.Record, error)
 }
@@ -76,10 +81,10 @@ func (p *kafkaProducer) Send(rec *Record, done func(Ack)) {
 	e, ok := rec.Private.(*envelope)
 	if !ok {
 		e = &envelope{}
-		e.promise = func(r *kgo.Record, err error) { p.outcome(e, r, err) }
+		e.promise = func(r *kgo.Record, err error) { e.owner.outcome(e, r, err) }
 		rec.Private = e
 	}
-	e.done = done
+	e.owner, e.done = p, done
 	r := &e.record
 	r.Topic, r.Partition, r.Key, r.Value, r.Timestamp = rec.Topic, rec.Partition, rec.Key, rec.Value, time.Time{}
 	p.waiting.Add(1)
@@ -93,6 +98,7 @@ func (p *kafkaProducer) outcome(e *envelope, r *kgo.Record, err error) {
 	}
 	if err != nil {
 		a.Definite = definite(err)
+		p.failed.Add(1)
 	}
 	e.done(a)
 	p.waiting.Add(-1)

@@ -14,9 +14,13 @@ type Outcome struct {
 	Seconds  []Tick // one per interval
 	Ack      *hdr.Series
 	Visible  *hdr.Series
+	Commit   *hdr.Series // from when the end of a transaction was due until it was committed; nil without transactions
+	EndTxn   *hdr.Series // the same from when the broker was asked
+	EndToEnd *hdr.Series // from when the input of a transform was due until its output was read
 	Late     *hdr.Series // how long after its intended time each message was handed to the client
 	Failures *hdr.Series // time until a message failed or was given up
 	Outages  []Outage
+	Stalls   []Outage // of the visible reader
 	Paces    []Pace
 	Drain    Drain
 	Settings []Setting
@@ -41,6 +45,13 @@ type PhaseCounts struct {
 	Unknown    int64
 	Read       int64 // seen by the visible reader
 	Bytes      int64 // of acknowledged values
+
+	Txns          int64 // begun in the phase
+	TxnsCommitted int64 // due to end in it
+	TxnsAborted   int64
+	TxnsInDoubt   int64
+	Committed     int64 // records of committed transactions
+	Transformed   int64 // inputs of which a group made an output that counts
 }
 
 // A Tick is one interval of the time series, by the moment things happened.
@@ -54,6 +65,8 @@ type Tick struct {
 	Shed    int64
 	Read    int64
 	Waiting int64 // without outcome at the end of the interval
+
+	Committed int64 // records of transactions that were committed
 }
 
 // An Outage is a span in which a partition had messages waiting and none acknowledged.
@@ -72,6 +85,7 @@ type Drain struct {
 	Messages   int64
 	Partitions []DrainPartition
 	Why        string // of an incomplete one
+	Raw        bool   // a second read, which also reads what was never committed, was complete; only with transactions
 }
 
 // A DrainPartition says how far one partition was read.

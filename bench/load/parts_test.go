@@ -280,7 +280,7 @@ func TestGuaranteesFixTheirSettings(t *testing.T) {
 	if _, err := ConfigOf(scenario.AtMostOnce, p, 100); err == nil {
 		t.Error("an unknown override passed")
 	}
-	if _, err := ConfigOf("transactional", scenario.Producers{}, 100); err == nil {
+	if _, err := ConfigOf("exactly_once", scenario.Producers{}, 100); err == nil {
 		t.Error("an unknown guarantee passed")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"gopherlog/bench/history"
 	"gopherlog/bench/scenario"
 )
 
@@ -16,10 +17,13 @@ const HeaderBytes = 48
 // The header, little endian, drawn in docs/FORMATS.md:
 //
 //	0 "GL"  2 version  3 flags  4 CRC-32C of all other bytes  8 run  16 producer  18 session
-//	20 partition  24 lane sequence  32 intended time  40 value length  44 zero
+//	20 partition  24 lane sequence  32 intended time  40 value length  44 transaction
+//	with flag 2 then: 48 input partition  52 zero  56 input offset
 const (
-	payloadVersion = 1
+	payloadVersion = 2
 	flagProbe      = 1 // a prober's message: no lane, not judged
+	flagDerived    = 2 // made from another message: its origin follows the header
+	originBytes    = scenario.OriginBytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -32,7 +36,11 @@ type header struct {
 	Session   uint16
 	Partition uint32 // index into the trial's partitions
 	Sequence  uint64
-	Intended  time.Duration // on the trial's clock
+	Intended  time.Duration // on the trial's clock; of a derived message: that of its input
+	Txn       uint32        // number in its session; 0 none
+
+	FromPartition uint32 // of a derived message: its input, as Partition counts
+	FromOffset    int64
 }
 
 // seal writes the header into value, whose body is in place already, and the checksum over both.
@@ -47,7 +55,12 @@ func (h *header) seal(value []byte) {
 	le.PutUint64(value[24:], h.Sequence)
 	le.PutUint64(value[32:], uint64(h.Intended))
 	le.PutUint32(value[40:], uint32(len(value)))
-	le.PutUint32(value[44:], 0)
+	le.PutUint32(value[44:], h.Txn)
+	if h.Flags&flagDerived != 0 {
+		le.PutUint32(value[HeaderBytes:], h.FromPartition)
+		le.PutUint32(value[HeaderBytes+4:], 0)
+		le.PutUint64(value[HeaderBytes+8:], uint64(h.FromOffset))
+	}
 	le.PutUint32(value[4:], checksum(value))
 }
 
@@ -63,9 +76,20 @@ func (h *header) open(value []byte) (ours, sound bool) {
 	}
 	le := binary.LittleEndian
 	*h = header{Flags: value[3], Run: le.Uint64(value[8:]), Producer: le.Uint16(value[16:]), Session: le.Uint16(value[18:]),
-		Partition: le.Uint32(value[20:]), Sequence: le.Uint64(value[24:]), Intended: time.Duration(le.Uint64(value[32:]))}
+		Partition: le.Uint32(value[20:]), Sequence: le.Uint64(value[24:]), Intended: time.Duration(le.Uint64(value[32:])), Txn: le.Uint32(value[44:])}
+	if h.Flags&flagDerived != 0 {
+		if len(value) < HeaderBytes+originBytes {
+			return true, false
+		}
+		h.FromPartition, h.FromOffset = le.Uint32(value[HeaderBytes:]), int64(le.Uint64(value[HeaderBytes+8:]))
+	}
 	sound = le.Uint32(value[40:]) == uint32(len(value)) && le.Uint32(value[4:]) == checksum(value)
 	return true, sound
+}
+
+// derived says whether a header names an origin, and one that can be.
+func (h *header) derived(places int) bool {
+	return h.Flags&flagDerived != 0 && int(h.FromPartition) < places && h.FromOffset >= 0 && h.FromOffset <= history.MaxOffset
 }
 
 // bodies makes values of the wanted sizes and entropy. Where a codec will look at them every body is drawn anew: bodies that repeat

@@ -15,6 +15,8 @@ type reader struct {
 	consumer Consumer
 	stream   *history.Stream // nil: no history
 	visible  *hdr.Recorder
+	through  *hdr.Recorder  // of messages that were made from others, from when these were due
+	stalls   []stallTracker // nil: nobody asks
 	tally    *tally
 	position ends // next offset to be read, per partition
 	byTopic  map[string]topicPlan
@@ -25,7 +27,7 @@ type reader struct {
 }
 
 func newReader(r *runner, c Consumer, s *history.Stream) *reader {
-	d := &reader{run: r, consumer: c, stream: s, visible: hdr.NewRecorder(r.plan.Interval), tally: newTally(r.plan.Phases, r.plan.Interval),
+	d := &reader{run: r, consumer: c, stream: s, visible: hdr.NewRecorder(r.plan.Interval), through: hdr.NewRecorder(r.plan.Interval), tally: newTally(r.plan.Phases, r.plan.Interval),
 		position: make(ends, len(r.places)), byTopic: map[string]topicPlan{}, seen: map[laneKey]*readSet{}, ended: make(chan struct{})}
 	for _, t := range r.topics {
 		d.byTopic[t.name] = t
@@ -84,6 +86,12 @@ func (d *reader) read(m Delivery, now time.Duration) {
 	}
 	flat := t.first + int(m.Partition)
 	d.position.raise(flat, m.Offset+1)
+	if d.stalls != nil {
+		d.stalls[flat].read(m.Offset+1, now)
+	}
+	if m.Control {
+		return
+	}
 	var h header
 	ours, sound := h.open(m.Value)
 	if ours && sound && h.Run == d.run.plan.RunID && h.Flags&flagProbe != 0 {
@@ -93,20 +101,32 @@ func (d *reader) read(m Delivery, now time.Duration) {
 	switch {
 	case ours && !sound:
 		r.Flags = history.BadChecksum
-	case !ours || h.Run != d.run.plan.RunID || h.Producer > history.MaxProducer || h.Session > history.MaxSession || h.Sequence > history.MaxSequence:
+	case !ours || h.Run != d.run.plan.RunID || h.Producer > history.MaxProducer || h.Session > history.MaxSession || h.Sequence > history.MaxSequence || h.Txn > history.MaxTxn:
 		r.Flags = history.Foreign
 	default:
-		r.Producer, r.Session, r.Sequence = h.Producer, h.Session, h.Sequence
+		r.Producer, r.Session, r.Sequence, r.Txn = h.Producer, h.Session, h.Sequence, h.Txn
 		if h.Partition != uint32(flat) {
 			r.Flags = history.WrongPartition
 		}
-		if d.first(&h, uint32(flat)) {
+		switch first := d.first(&h, uint32(flat)); {
+		case first && h.Flags&flagDerived != 0:
+			d.through.Record(h.Intended, now-h.Intended)
+		case first:
 			d.visible.Record(h.Intended, now-h.Intended)
 			d.tally.add(h.Intended, now, func(p *PhaseCounts, k *Tick) { p.Read++; k.Read++ })
 		}
 	}
-	if d.stream != nil {
-		d.stream.Append(r)
+	d.keep(r, &h)
+}
+
+// keep writes a delivery into the history, and behind it what the message was made from.
+func (d *reader) keep(r history.Record, h *header) {
+	if d.stream == nil {
+		return
+	}
+	d.stream.Append(r)
+	if r.Flags&(history.BadChecksum|history.Foreign) == 0 && h.derived(len(d.run.places)) {
+		d.stream.Append(history.Record{Kind: history.Origin, Partition: h.FromPartition, Offset: h.FromOffset})
 	}
 }
 

@@ -27,11 +27,14 @@ type runner struct {
 	senders []*sender
 	reader  *reader
 	outages []outageTracker
+	stalls  []stallTracker
 	acked   ends // highest acknowledged offset + 1
 	waiting atomic.Int64
 	errors  *errorTable
 	invalid []string      // owned by the goroutine of Run
 	settled time.Duration // when the last outcome was known
+
+	caughtUp time.Duration // when the visible reader was given up or had read all
 }
 
 // topicPlan places a topic's partitions in the flat order.
@@ -52,7 +55,7 @@ func Run(ctx context.Context, d Driver, p Plan) (*Outcome, error) {
 			r.places = append(r.places, history.Partition{Topic: t.Name, Partition: int32(i)})
 		}
 	}
-	r.outages, r.acked = make([]outageTracker, len(r.places)), make(ends, len(r.places))
+	r.outages, r.stalls, r.acked = make([]outageTracker, len(r.places)), make([]stallTracker, len(r.places)), make(ends, len(r.places))
 	if len(r.places) == 0 {
 		return nil, errors.New("load: a plan without partitions")
 	}
@@ -106,6 +109,7 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	}
 	out.Drain = r.drain(ctx, answers)
 	r.reader.stop()
+	r.caughtUp = r.clock.Now()
 	r.fill(out)
 	return out, nil
 }
@@ -134,11 +138,12 @@ func (r *runner) connect(ctx context.Context, cfg ProducerConfig) error {
 		return fmt.Errorf("load: connect the reader: %w", err)
 	}
 	r.reader = newReader(r, c, reads)
+	r.reader.stalls = r.stalls
 	return nil
 }
 
 func (r *runner) consumerConfig(id string) ConsumerConfig {
-	return ConsumerConfig{ClientID: id, Topics: r.plan.Topics}
+	return ConsumerConfig{ClientID: id, Topics: r.plan.Topics, ReadCommitted: r.plan.Guarantee.Transacts()}
 }
 
 func (r *runner) sender(ctx context.Context, cfg ProducerConfig, i, n int) (*sender, error) {
@@ -161,10 +166,28 @@ func (r *runner) sender(ctx context.Context, cfg ProducerConfig, i, n int) (*sen
 	if s.acks, err = r.stream(history.RoleAcks, fmt.Sprintf("acks-%02d", i)); err != nil {
 		return nil, err
 	}
+	cfg.TransactionalID = TransactionalID(r.plan.Guarantee, r.plan.RunID, i)
 	if s.producer, err = r.driver.NewProducer(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("load: connect producer %d: %w", i, err)
 	}
+	if cfg.TransactionalID != "" {
+		return s, s.openTransactions(ctx, cfg)
+	}
 	return s, nil
+}
+
+// openTransactions begins the producer's first session.
+func (s *sender) openTransactions(ctx context.Context, cfg ProducerConfig) error {
+	log, err := s.run.stream(history.RoleTxns, fmt.Sprintf("txns-%02d", s.index))
+	if err != nil {
+		return err
+	}
+	s.txn = newTransactions(s, cfg, log)
+	if err := s.txn.init(ctx); err != nil {
+		s.producer.Close()
+		return fmt.Errorf("load: producer %d: %w", s.index, err)
+	}
+	return nil
 }
 
 // stream is a history file, or nil where none is kept.
@@ -183,13 +206,30 @@ func (r *runner) send(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i, s := range r.senders {
 		wg.Go(func() {
-			if s.tokens != nil {
+			switch {
+			case s.tokens != nil && s.txn != nil:
+				failed[i] = s.txn.loop(ctx, end)
+				return
+			case s.tokens != nil:
 				failed[i] = s.closed(ctx, end)
 				return
 			}
 			pacer := NewPacer(r.clock, NewArrivals(r.plan.Load, r.plan.Seed, i, n), n)
 			pacer.sleep = r.plan.sleep
+			var transacting sync.WaitGroup
+			var transacted error
+			if s.txn != nil {
+				late, cancel := context.WithCancel(ctx)
+				defer cancel()
+				time.AfterFunc(end-r.clock.Now()+r.plan.Phases.Drain, cancel)
+				transacting.Go(func() { transacted = s.txn.loop(late, end) })
+			}
 			failed[i] = s.paced(ctx, pacer, end)
+			if s.txn != nil {
+				close(s.txn.due)
+				transacting.Wait()
+				failed[i] = errors.Join(failed[i], transacted)
+			}
 		})
 	}
 	wg.Wait()
@@ -224,17 +264,26 @@ func (r *runner) highest(partition int, end int64) { r.acked.raise(partition, en
 // fill puts together what everybody recorded.
 func (r *runner) fill(out *Outcome) {
 	var tallies []*tally
-	var late, ack, failures []*hdr.Recorder
+	var late, ack, failures, commit, end []*hdr.Recorder
 	for _, s := range r.senders {
 		tallies = append(tallies, s.sent, s.done)
 		late, ack, failures = append(late, s.late), append(ack, s.ack), append(failures, s.failures)
+		if s.txn != nil {
+			commit, end = append(commit, s.txn.commit), append(end, s.txn.end)
+		}
 	}
 	tallies = append(tallies, r.reader.tally)
 	out.Phases, out.Seconds = total(r.plan.Phases, r.plan.Interval, tallies)
 	out.Late, out.Ack, out.Failures = hdr.Merge(late...), hdr.Merge(ack...), hdr.Merge(failures...)
-	out.Visible = hdr.Merge(r.reader.visible)
+	out.Visible, out.EndToEnd = hdr.Merge(r.reader.visible), hdr.Merge(r.reader.through)
+	if r.plan.Guarantee.Transacts() {
+		out.Commit, out.EndTxn = hdr.Merge(commit...), hdr.Merge(end...)
+	}
 	for i := range r.outages {
 		out.Outages = append(out.Outages, r.outages[i].finish(r.settled, r.places[i].Topic, r.places[i].Partition)...)
+		if !r.plan.Alone {
+			out.Stalls = append(out.Stalls, r.stalls[i].finish(r.caughtUp, r.places[i].Topic, r.places[i].Partition)...)
+		}
 		out.Paces = append(out.Paces, Pace{Topic: r.places[i].Topic, Partition: r.places[i].Partition, Step: paceStep, Acked: r.outages[i].paces})
 	}
 	out.Errors = r.errors.list()
@@ -257,6 +306,8 @@ func (r *runner) askEnds(ctx context.Context, answers *history.Stream) {
 	const patience = time.Second
 	tick := time.NewTicker(r.plan.EndsEvery)
 	defer tick.Stop()
+	stable, ok := r.driver.(StableTeller)
+	ok = ok && r.plan.Guarantee.Transacts()
 	for {
 		select {
 		case <-ctx.Done():
@@ -265,6 +316,9 @@ func (r *runner) askEnds(ctx context.Context, answers *history.Stream) {
 		}
 		ask, cancel := context.WithTimeout(ctx, patience)
 		r.ends(ask, answers)
+		if ok {
+			r.ask(ask, history.StableAnswer, stable.StableOffsets, answers)
+		}
 		cancel()
 	}
 }
@@ -275,14 +329,14 @@ func (r *runner) ends(ctx context.Context, answers *history.Stream) []int64 {
 }
 
 // ask puts a question about every topic, and keeps the answers in the history.
-func (r *runner) ask(ctx context.Context, kind history.Kind, question func(context.Context, string) (map[int32]OffsetAnswer, error), answers *history.Stream) []int64 {
+func (r *runner) ask(ctx context.Context, kind history.Kind, q question, answers *history.Stream) []int64 {
 	out := make([]int64, len(r.places))
 	for i := range out {
 		out[i] = -1
 	}
 	for _, t := range r.topics {
 		asked := r.clock.Now()
-		got, err := question(ctx, t.name)
+		got, err := q(ctx, t.name)
 		if err != nil && ctx.Err() == nil {
 			r.errors.class(fmt.Errorf("list offsets: %w", err))
 		}

@@ -32,6 +32,8 @@ type sender struct {
 	sent     *tally
 	done     *tally
 	tokens   chan struct{} // closed model: what may still be sent
+	session  uint16        // incarnation of the producer; changes with transactions only
+	txn      *transactions // nil: none
 
 	mu   sync.Mutex
 	free []*slot
@@ -42,6 +44,7 @@ type slot struct {
 	record    Record
 	key       []byte
 	partition int // flat
+	session   uint16
 	sequence  uint64
 	intended  time.Duration
 	bytes     int
@@ -56,7 +59,12 @@ func (s *sender) paced(ctx context.Context, pacer *Pacer, end time.Duration) err
 			s.sent.add(intended, now, func(p *PhaseCounts, k *Tick) { p.Slots++; p.Shed++; k.Slots++; k.Shed++ })
 			return
 		}
-		s.send(intended, now)
+		s.accept(intended, now)
+		if s.txn != nil {
+			s.txn.due <- intended // has room for every message that can be outstanding
+			return
+		}
+		s.send(intended)
 	})
 }
 
@@ -71,7 +79,8 @@ func (s *sender) closed(ctx context.Context, end time.Duration) error {
 			if now >= end {
 				return nil
 			}
-			s.send(now, now)
+			s.accept(now, now)
+			s.send(now)
 		case <-over.C:
 			return nil
 		case <-ctx.Done():
@@ -80,26 +89,9 @@ func (s *sender) closed(ctx context.Context, end time.Duration) error {
 	}
 }
 
-func (s *sender) send(intended, now time.Duration) {
-	sl := s.take()
-	sl.intended = intended
-	sl.record.Value = s.bodies.next(sl.record.Value)
-	sl.bytes = len(sl.record.Value)
-	sl.key = s.keys.next(sl.key)
-	sl.record.Key = sl.key
-	t := &s.run.topics[s.topic]
-	s.topic = (s.topic + 1) % len(s.run.topics)
-	p := s.choice.choose(sl.key, sl.bytes, t.partitions)
-	sl.record.Topic, sl.record.Partition, sl.partition = t.name, int32(p), t.first+p
-	sl.sequence = s.sequence[sl.partition]
-	s.sequence[sl.partition]++
-	h := header{Run: s.run.plan.RunID, Producer: s.index, Partition: uint32(sl.partition), Sequence: sl.sequence, Intended: intended}
-	h.seal(sl.record.Value)
-	if s.sends != nil {
-		s.sends.Append(history.Record{Kind: history.Sent, Producer: s.index, Partition: uint32(sl.partition), Sequence: sl.sequence, At: intended})
-	}
+// accept counts a message that will be sent: its lateness is the generator's, whatever a transaction makes it wait for later.
+func (s *sender) accept(intended, now time.Duration) {
 	s.run.waiting.Add(1)
-	s.run.outages[sl.partition].sent(intended)
 	lateness := now - intended
 	s.late.Record(intended, lateness)
 	s.sent.add(intended, now, func(p *PhaseCounts, k *Tick) {
@@ -111,6 +103,35 @@ func (s *sender) send(intended, now time.Duration) {
 			p.Late++
 		}
 	})
+}
+
+func (s *sender) send(intended time.Duration) {
+	sl := s.take()
+	sl.intended = intended
+	sl.record.Value = s.bodies.next(sl.record.Value)
+	sl.bytes = len(sl.record.Value)
+	sl.key = s.keys.next(sl.key)
+	sl.record.Key = sl.key
+	t := s.run.topics[s.topic]
+	var p int
+	if s.txn != nil && s.txn.spread > 0 {
+		p = s.txn.choose(t.partitions)
+	} else {
+		s.topic = (s.topic + 1) % len(s.run.topics)
+		p = s.choice.choose(sl.key, sl.bytes, t.partitions)
+	}
+	sl.record.Topic, sl.record.Partition, sl.partition = t.name, int32(p), t.first+p
+	sl.sequence, sl.session = s.sequence[sl.partition], s.session
+	s.sequence[sl.partition]++
+	h := header{Run: s.run.plan.RunID, Producer: s.index, Session: s.session, Partition: uint32(sl.partition), Sequence: sl.sequence, Intended: intended}
+	if s.txn != nil {
+		h.Txn = s.txn.number
+	}
+	h.seal(sl.record.Value)
+	if s.sends != nil {
+		s.sends.Append(history.Record{Kind: history.Sent, Producer: s.index, Session: s.session, Partition: uint32(sl.partition), Sequence: sl.sequence, Txn: h.Txn, At: intended})
+	}
+	s.run.outages[sl.partition].sent(intended)
 	s.producer.Send(&sl.record, sl.done)
 }
 
@@ -118,13 +139,18 @@ func (s *sender) send(intended, now time.Duration) {
 func (s *sender) finish(sl *slot, a Ack) {
 	now := s.run.clock.Now()
 	took := now - sl.intended
-	r := history.Record{Kind: history.Outcome, Result: history.OK, Producer: s.index, Partition: uint32(sl.partition),
+	r := history.Record{Kind: history.Outcome, Result: history.OK, Producer: s.index, Session: sl.session, Partition: uint32(sl.partition),
 		Sequence: sl.sequence, Offset: a.Offset, At: now}
 	tracker := &s.run.outages[sl.partition]
 	switch {
 	case a.Err == nil:
 		s.ack.Record(sl.intended, took)
 		s.run.highest(sl.partition, a.Offset+1)
+		if s.txn != nil {
+			s.txn.acked(sl.partition, a.Offset+1)
+		} else {
+			s.run.stalls[sl.partition].want(a.Offset+1, now)
+		}
 		tracker.acked(now)
 		bytes := int64(sl.bytes)
 		s.done.add(sl.intended, now, func(p *PhaseCounts, k *Tick) { p.Acked++; p.Bytes += bytes; k.Acked++ })

@@ -57,6 +57,12 @@ func (a *PhaseCounts) add(b PhaseCounts) {
 	a.Unknown += b.Unknown
 	a.Read += b.Read
 	a.Bytes += b.Bytes
+	a.Txns += b.Txns
+	a.TxnsCommitted += b.TxnsCommitted
+	a.TxnsAborted += b.TxnsAborted
+	a.TxnsInDoubt += b.TxnsInDoubt
+	a.Committed += b.Committed
+	a.Transformed += b.Transformed
 }
 
 func (a *Tick) add(b Tick) {
@@ -67,6 +73,7 @@ func (a *Tick) add(b Tick) {
 	a.Unknown += b.Unknown
 	a.Shed += b.Shed
 	a.Read += b.Read
+	a.Committed += b.Committed
 }
 
 // total adds up tallies of one trial: the sending phases and the drain, and all intervals with what waited at the end of each.

@@ -97,6 +97,16 @@ type Cell struct {
 	Sweep     map[string]string `json:"sweep,omitempty"`
 	Client    map[string]string `json:"client"`               // settings as used
 	Deviates  map[string]string `json:"deviations,omitempty"` // from the guarantee's table
+	Producers int               `json:"producers,omitempty"`
+	Txn       *Txn              `json:"transaction,omitempty"`    // nil: the guarantee has none
+	Absent    string            `json:"not_applicable,omitempty"` // why the system cannot do it: the cell has no trials
+}
+
+// Txn is what a producer puts into one transaction.
+type Txn struct {
+	Records    int     `json:"records"`
+	Partitions int     `json:"partitions"` // 0: wherever the partitioner chose
+	AbortShare float64 `json:"abort_share"`
 }
 
 // Span is a phase on the trial's clock, in seconds since its start.
@@ -127,6 +137,13 @@ type Counts struct {
 	Late      int64 `json:"late"`    // sent more than the lateness limit after their slot
 	Shed      int64 `json:"shed"`    // never sent: too much outstanding
 	Delivered int64 `json:"delivered"`
+
+	Txns          int64 `json:"txns,omitempty"` // that were begun
+	TxnsCommitted int64 `json:"txns_committed,omitempty"`
+	TxnsAborted   int64 `json:"txns_aborted,omitempty"`
+	TxnsInDoubt   int64 `json:"txns_in_doubt,omitempty"` // the end got no answer, or an ambiguous one
+	Committed     int64 `json:"committed,omitempty"`     // records of committed transactions
+	Transformed   int64 `json:"transformed,omitempty"`   // inputs of which a group made an output that counts
 }
 
 // Outage is the longest span without an acknowledgement on one partition
@@ -138,6 +155,17 @@ type Outage struct {
 	Load      float64 `json:"load"`     // as the load client saw it
 	Prober    float64 `json:"prober"`   // as a prober with connections to all nodes saw it; -1: not probed
 	Affected  bool    `json:"affected"` // the fault hit this partition's leader
+}
+
+// Stall is a span in which the reader of the guarantee's isolation got nothing of
+// a partition although acknowledged records waited there.
+type Stall struct {
+	Topic     string  `json:"topic"`
+	Partition int32   `json:"partition"`
+	Start     float64 `json:"start"` // on the trial's clock
+	Seconds   float64 `json:"seconds"`
+	Fault     int     `json:"fault"` // the one around which it began, index into Faults; -1 none
+	Open      bool    `json:"open,omitempty"`
 }
 
 // Usage is what the processes consumed in the steady phase.
@@ -165,6 +193,9 @@ type Trial struct {
 	Offered  float64                       `json:"offered"`  // records a second in the steady phase
 	Achieved float64                       `json:"achieved"` // acknowledged a second in the steady phase
 	Counts   Counts                        `json:"counts"`
+	Commits  float64                       `json:"commits,omitempty"` // records of committed transactions a second in the steady phase
+	Txns     float64                       `json:"txns,omitempty"`    // committed transactions a second in the steady phase
+	Stalls   []Stall                       `json:"stalls,omitempty"`
 	Latency  map[string]map[string]Latency `json:"latency"` // metric → phase
 	Lateness Latency                       `json:"lateness"`
 	Outages  []Outage                      `json:"outages"`

@@ -63,6 +63,19 @@ var ruleNames = map[string]string{
 	"A5": "acknowledged messages neither read nor proven absent: never a pass", "A6": "acknowledged messages beyond the end of the log",
 	"A7": "where in a producer's sequence the lost ones lie", "A9": "messages that stand before an earlier one of their producer and partition",
 	"A11": "end offsets that went back within an equal or rising leader epoch",
+	"B1":  "messages that a poll skipped", "B2": "messages that a poll brought out of order",
+	"B3": "messages skipped between two polls of a member without a reason", "B4": "polls that went back without a reason",
+	"B5": "messages that a group read again although a commit had covered them", "B6": "messages below a committed position that no member was given",
+	"B7": "positions committed before their messages were processed", "B8": "positions that a group told below an earlier commit",
+	"B9": "commits of an older generation that were accepted", "B10": "partitions that two members of one generation held at once",
+	"B11": "where a group goes on after an abort", "B12": "partitions that a group stopped reading although there was more",
+	"C1": "messages of aborted transactions that were read", "C2": "messages read before the commit of their transaction was asked for",
+	"C3": "transactions of which a part is visible", "C5": "transactions that read of each other in a circle",
+	"C7": "inputs without or with more than one output", "C8": "transactions of which only the output or only the position counts",
+	"C9": "commits of a producer that was fenced", "C10": "C1 and C3 right after an end whose answer was lost",
+	"C11": "transactions that hold back readers for longer than their timeout", "C12": "whether the committed messages add up",
+	"D1": "transactions that ended differently in two partitions", "D2": "partitions left in doubt", "D3": "outcomes applied twice",
+	"D4": "decisions that changed", "D5": "commits of a partition that never voted", "D6": "outcomes of transactions that nobody began",
 }
 
 // Docs is docs/SCENARIOS.md.

@@ -40,14 +40,19 @@ var metrics = func() map[string]Unit {
 		"throughput": UnitRate, "achieved_ratio": UnitShare, "rss": UnitBytes, "broker_cpu_per_record": UnitSeconds,
 		"outage.max": UnitSeconds, "outage.median": UnitSeconds, "outage_prober.max": UnitSeconds, "outage_prober.median": UnitSeconds,
 		"pace_before_fault.min": UnitRate,
+		"committed":             UnitCount, "committed_records": UnitRate, "transactions": UnitRate, "in_doubt": UnitCount, "transformed": UnitCount, "faults": UnitCount,
+		"stall.max": UnitSeconds, "stall.median": UnitSeconds,
 	}
-	for _, latency := range []string{"ack", "visible"} {
+	for _, latency := range Latencies() {
 		for _, p := range []string{"p50", "p90", "p99", "p999", "max"} {
 			m[latency+"."+p] = UnitSeconds
 		}
 	}
 	return m
 }()
+
+// Latencies lists what is timed, all from the moment at which it was due but end_txn, which is timed from when it was asked.
+func Latencies() []string { return []string{"ack", "visible", "commit", "end_txn", "end_to_end"} }
 
 // Metrics lists the words that an expectation may begin with, sorted.
 func Metrics() []string {
@@ -96,9 +101,9 @@ func parseExpect(s string) (Expect, error) {
 func (e Expect) phaseFits() error {
 	kind, _, _ := strings.Cut(e.Metric, ".")
 	switch {
-	case e.Phase == "", kind == "ack", kind == "visible", kind == "outage", kind == "outage_prober":
+	case e.Phase == "", contains(Latencies(), kind), kind == "outage", kind == "outage_prober", kind == "stall":
 		return nil
-	case e.Metric == "throughput", e.Metric == "achieved_ratio", e.Metric == "broker_cpu_per_record":
+	case e.Metric == "throughput", e.Metric == "achieved_ratio", e.Metric == "broker_cpu_per_record", e.Metric == "committed_records", e.Metric == "transactions":
 		if e.Phase == PhaseSteady {
 			return nil
 		}

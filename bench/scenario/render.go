@@ -54,7 +54,7 @@ func (r *renderer) field(v reflect.Value, f field, path, lead string) bool {
 		}
 		fmt.Fprintf(&r.b, "%s%s: %s\n", lead, f.name, text)
 	case v.Kind() == reflect.Struct:
-		if v.Type() == reflect.TypeFor[External]() && v.Field(0).Len() == 0 || v.Type() == reflect.TypeFor[Kafka]() && !r.withKafka() {
+		if r.unused(v) {
 			return false
 		}
 		fmt.Fprintf(&r.b, "%s%s:\n", lead, f.name)
@@ -79,6 +79,30 @@ func (r *renderer) absent(v reflect.Value, f field, path string) bool {
 }
 
 func (r *renderer) closed() bool { return strings.Contains(r.b.String(), "\n  model: closed\n") }
+
+// unused sections would be refused where nothing uses them.
+func (r *renderer) unused(v reflect.Value) bool {
+	switch x := v.Interface().(type) {
+	case External:
+		return len(x.Bootstrap) == 0
+	case Kafka:
+		return !r.withKafka()
+	case Transaction:
+		return !r.transacts()
+	case Consumers:
+		return len(x.Groups) == 0
+	}
+	return false
+}
+
+func (r *renderer) transacts() bool {
+	for _, g := range []Guarantee{Transactional, TwoPhaseCommit} {
+		if contains(r.sweeps["guarantee"], string(g)) || strings.Contains(r.b.String(), "\nguarantee: "+string(g)+"\n") {
+			return true
+		}
+	}
+	return false
+}
 
 func (r *renderer) withKafka() bool {
 	return contains(r.sweeps["target.system"], "kafka") || strings.Contains(r.b.String(), "\n  system: kafka\n")

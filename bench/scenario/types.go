@@ -12,7 +12,13 @@ const (
 	AtMostOnce  Guarantee = "at_most_once"
 	AtLeastOnce Guarantee = "at_least_once"
 	Idempotent  Guarantee = "idempotent"
+
+	Transactional  Guarantee = "transactional"    // the broker's own transactions
+	TwoPhaseCommit Guarantee = "two_phase_commit" // voted two-phase commit: the same client, with transactional ids of their own
 )
+
+// Transacts says whether producers send in transactions.
+func (g Guarantee) Transacts() bool { return g == Transactional || g == TwoPhaseCommit }
 
 // A Scenario is one question with every default filled in and every sweep resolved to one value.
 // The Scenario that Parse returns holds the first value of each sweep; Expand lists all cells.
@@ -23,10 +29,10 @@ type Scenario struct {
 	Hypothesis string      `yaml:"hypothesis" doc:"What you expect before you look. Printed beside the answer."`
 	Seed       int64       `yaml:"seed" default:"1" doc:"Seed of everything random: arrivals, keys, payloads, trial order, bootstrap."`
 	Target     Target      `yaml:"target" doc:"The system under test."`
-	Guarantee  Guarantee   `yaml:"guarantee" default:"at_least_once" enum:"at_most_once|at_least_once|idempotent" later:"transactional|two_phase_commit" doc:"Delivery guarantee: which client settings are used and which rules judge the run."`
+	Guarantee  Guarantee   `yaml:"guarantee" default:"at_least_once" enum:"at_most_once|at_least_once|idempotent|transactional|two_phase_commit" doc:"Delivery guarantee: which client settings are used and which rules judge the run."`
 	Topics     []Topic     `yaml:"topics" doc:"Topics that the load is spread over. Default: one topic \"load\" of 6 partitions."`
 	Producers  Producers   `yaml:"producers" doc:"Producer clients."`
-	_          struct{}    `later:"consumers"`
+	Consumers  Consumers   `yaml:"consumers" doc:"Consumer groups that work on what the producers send."`
 	Load       Load        `yaml:"load" doc:"What is sent, and when."`
 	Phases     Phases      `yaml:"phases" doc:"How long each part of a trial lasts."`
 	Faults     []Fault     `yaml:"faults" doc:"What breaks, when, and for how long."`
@@ -80,7 +86,54 @@ type Producers struct {
 	BatchBytes  Size              `yaml:"batch_bytes" default:"1MiB" doc:"Largest batch of one partition."`
 	Compression string            `yaml:"compression" default:"none" enum:"none|gzip|snappy|lz4|zstd" doc:"Codec of the batches."`
 	Overrides   map[string]string `yaml:"overrides" doc:"Client settings that differ from the guarantee's table; printed as deviations."`
-	_           struct{}          `later:"transaction"`
+	Transaction Transaction       `yaml:"transaction" doc:"What a producer puts into one transaction. Only guarantees with transactions use it."`
+}
+
+// Transaction says how producers cut what they send into transactions. A producer has one in flight: what is due while it ends waits.
+type Transaction struct {
+	Records     int           `yaml:"records" default:"100" min:"1" max:"1000000" doc:"Records of a transaction."`
+	Partitions  int           `yaml:"partitions" default:"0" min:"0" max:"4096" doc:"Partitions that a transaction writes to, in turn. 0: as load.partitioner chooses."`
+	MaxDuration time.Duration `yaml:"max_duration" default:"1s" doc:"A transaction that has not got all its records ends this long after its first one was due."`
+	AbortShare  float64       `yaml:"abort_share" default:"0" min:"0" max:"1" doc:"Share of the transactions that the producer aborts on purpose, drawn from the seed."`
+	Timeout     time.Duration `yaml:"timeout" default:"10s" doc:"Kafka's transaction.timeout.ms: when the coordinator aborts what nobody ends."`
+}
+
+// Consumers are the groups that read what the producers send.
+type Consumers struct {
+	Groups         []ConsumerGroup `yaml:"groups" doc:"Consumer groups. Isolation and the point of commit follow from the guarantee."`
+	Transform      Transform       `yaml:"transform" doc:"The first group makes one message of each that it reads; where the guarantee has transactions, its offsets are in them."`
+	Commit         string          `yaml:"commit" default:"" enum:"before_process|after_process|in_transaction" doc:"When a member commits its position. Default: before_process for at_most_once, in_transaction for a transform in transactions, else after_process."`
+	PollRecords    int             `yaml:"poll_records" default:"100" min:"1" max:"100000" doc:"Most messages of one poll; what a transform makes of a poll is one transaction."`
+	ProcessTime    ProcessTime     `yaml:"process_time" doc:"How long a member works on each message."`
+	SessionTimeout time.Duration   `yaml:"session_timeout" default:"6s" doc:"A member that is not heard of for this long is out of its group."`
+	Rebalance      time.Duration   `yaml:"rebalance_timeout" default:"6s" doc:"How long a group waits for a member to come back when its partitions are dealt anew."`
+	Churn          Churn           `yaml:"churn" doc:"What members do beside working, as a chance per poll, drawn from the seed."`
+}
+
+// A ConsumerGroup is one group.
+type ConsumerGroup struct {
+	Name    string `yaml:"name" required:"true" doc:"Name of the group."`
+	Members int    `yaml:"members" default:"3" min:"1" max:"64" doc:"Members, each a client of its own."`
+}
+
+// Transform says what the first group makes of what it reads.
+type Transform struct {
+	From string `yaml:"from" doc:"Topic that producers send to and the groups read. Default: every topic of the producers."`
+	To   string `yaml:"to" doc:"Topic that the transform writes to; producers do not. Empty: the groups only read."`
+}
+
+// ProcessTime is a distribution of working times.
+type ProcessTime struct {
+	Dist string        `yaml:"dist" default:"exponential" enum:"constant|exponential" doc:"How working times are spread."`
+	Mean time.Duration `yaml:"mean" default:"0s" doc:"Mean working time of a message."`
+}
+
+// Churn is what members do beside working.
+type Churn struct {
+	Rejoin float64 `yaml:"rejoin" default:"0" min:"0" max:"1" doc:"A member leaves its group and comes back."`
+	Crash  float64 `yaml:"crash" default:"0" min:"0" max:"1" doc:"A member vanishes without a word, in the midst of a poll, and another takes its place."`
+	Zombie float64 `yaml:"zombie" default:"0" min:"0" max:"1" doc:"A member is cut off in the midst of a poll until after its session timed out, another takes its place, and it goes on as if nothing had been."`
+	Slow   float64 `yaml:"slow" default:"0" min:"0" max:"1" doc:"A member works on one poll for longer than the rebalance timeout."`
 }
 
 // Load says what is sent and when.
@@ -140,7 +193,7 @@ type Fault struct {
 
 // Checks say how the history is judged.
 type Checks struct {
-	Rules    []string `yaml:"rules" scalar:"default" doc:"default (those of the guarantee) or a list of rule names: A1 A2 A3 A4 A5 A6 A7 A9 A11."`
+	Rules    []string `yaml:"rules" scalar:"default" doc:"default (those of the guarantee) or a list of rule names, of those below."`
 	MinAcked int64    `yaml:"min_acked" default:"1000" min:"0" doc:"Fewer acknowledged messages than this make the verdict inconclusive."`
 	Tolerate []string `yaml:"tolerate" doc:"Rules that are reported but do not fail the run."`
 }

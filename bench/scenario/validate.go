@@ -11,6 +11,9 @@ import (
 // HeaderBytes is what the harness needs of each value for its own header.
 const HeaderBytes = 48
 
+// OriginBytes is what it needs beyond that of a value that was made from another one.
+const OriginBytes = 16
+
 var (
 	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
 	topicPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
@@ -18,7 +21,10 @@ var (
 
 // RuleIDs are the rules that a history is judged by.
 func RuleIDs() []string {
-	return []string{"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A9", "A11"}
+	return []string{"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A9", "A11",
+		"B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12",
+		"C1", "C2", "C3", "C5", "C7", "C8", "C9", "C10", "C11", "C12",
+		"D1", "D2", "D3", "D4", "D5", "D6"}
 }
 
 // validate finds combinations that cannot be run, each at the value that one would change.
@@ -29,6 +35,8 @@ func (d *decoder) validate(s *Scenario) {
 	d.target(s)
 	d.topics(s)
 	d.producers(s)
+	d.transaction(s)
+	d.consumers(s)
 	d.load(s)
 	d.phases(s)
 	d.faults(s)
@@ -149,7 +157,7 @@ func (d *decoder) producers(s *Scenario) {
 			d.bad(path, "%v", err)
 		}
 	}
-	if s.Guarantee == Idempotent {
+	if s.Guarantee == Idempotent || s.Guarantee.Transacts() {
 		if acks, ok := p.Overrides["acks"]; ok && acks != "all" {
 			d.bad("producers.overrides.acks", "an idempotent producer needs acks: all")
 		}

@@ -14,12 +14,31 @@ import (
 // take its zeros for proofs.
 func (t *oneTrial) judge() error {
 	v, err := check.Judge(t.dir.History(t.out.ID), check.Options{Guarantee: t.cell.Guarantee, Rules: t.cell.Checks.Rules, Tolerate: t.cell.Checks.Tolerate,
-		MinAcked: t.cell.Checks.MinAcked, Drained: t.outcome.Drain.Complete, Dropped: t.outcome.History.Dropped, Expires: t.expires(), Invalid: t.doubts()})
+		MinAcked: t.cell.Checks.MinAcked, Drained: t.outcome.Drain.Complete, Dropped: t.outcome.History.Dropped, Expires: t.expires(), Invalid: t.doubts(),
+		RawDrained: t.outcome.Drain.Raw, Transforms: t.transforms(), TxnTimeout: t.cell.Producers.Transaction.Timeout, Grace: doubtGrace})
 	if err != nil {
 		return fmt.Errorf("judge trial %s: %w", t.out.ID, err)
 	}
 	t.out.Check = v
 	return nil
+}
+
+// doubtGrace is what a broker gets beyond the timeout of a transaction to end it.
+const doubtGrace = 5 * time.Second
+
+// transforms names what the groups of the trial make from what.
+func (t *oneTrial) transforms() []check.Transform {
+	c := t.cell.Consumers
+	if c.Transform.To == "" || len(c.Groups) == 0 {
+		return nil
+	}
+	var out []check.Transform
+	for _, from := range t.cell.Inputs() {
+		if c.Transform.From == "" || c.Transform.From == from {
+			out = append(out, check.Transform{Group: t.prefix() + c.Groups[0].Name, From: t.prefix() + from, To: t.prefix() + c.Transform.To})
+		}
+	}
+	return out
 }
 
 // doubts says what keeps the trial from proving anything beyond its history: one

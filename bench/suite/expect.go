@@ -47,13 +47,55 @@ var figures = map[string]figure{
 	"outage_prober.median": outage(func(o result.Outage) float64 { return o.Prober }, median),
 	// what the aimed-at partition acknowledged a second, right before the fault: the least of all faults
 	"pace_before_fault.min": leastPace,
+	"committed":             func(t result.Trial, _ string) (float64, bool) { return float64(t.Counts.Committed), true },
+	"transformed":           func(t result.Trial, _ string) (float64, bool) { return float64(t.Counts.Transformed), true },
+	"in_doubt":              func(t result.Trial, _ string) (float64, bool) { return float64(t.Counts.TxnsInDoubt), true },
+	"committed_records":     func(t result.Trial, _ string) (float64, bool) { return committedRate(t), committedRate(t) > 0 },
+	"transactions":          func(t result.Trial, _ string) (float64, bool) { return t.Txns, t.Txns > 0 },
+	"faults":                provenFaults,
+	"stall.max":             stall(slicesMax),
+	"stall.median":          stall(median),
+}
+
+// committedRate is records a second that count for a reader of the guarantee: without transactions, all that are acknowledged.
+func committedRate(t result.Trial) float64 {
+	if t.Counts.Txns == 0 {
+		return t.Achieved
+	}
+	return t.Commits
+}
+
+func provenFaults(t result.Trial, _ string) (n float64, _ bool) {
+	for _, e := range t.Faults {
+		if e.Proved() {
+			n++
+		}
+	}
+	return n, true
+}
+
+// stall is the longest wait of readers around each fault.
+func stall(over func([]float64) float64) figure {
+	return func(t result.Trial, _ string) (float64, bool) {
+		worst := make([]float64, len(t.Faults))
+		for _, s := range t.Stalls {
+			if s.Fault >= 0 {
+				worst[s.Fault] = max(worst[s.Fault], s.Seconds)
+			}
+		}
+		if len(worst) == 0 {
+			return 0, false
+		}
+		return over(worst), true
+	}
 }
 
 // summed are counts: an expectation on them is about all trials together.
-var summed = map[string]bool{"violations": true, "lost": true, "duplicates": true, "failed": true, "shed": true, "late": true}
+var summed = map[string]bool{"violations": true, "lost": true, "duplicates": true, "failed": true, "shed": true, "late": true,
+	"committed": true, "transformed": true, "in_doubt": true, "faults": true}
 
 // worstOf are figures of which the largest trial decides.
-var worstOf = map[string]bool{"outage.max": true, "outage_prober.max": true, "rss": true}
+var worstOf = map[string]bool{"outage.max": true, "outage_prober.max": true, "stall.max": true, "rss": true}
 
 func violations(t result.Trial) (n int64) {
 	for _, r := range t.Check.Rules {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"time"
 
+	"gopherlog/bench/fault"
 	"gopherlog/bench/hdr"
 	"gopherlog/bench/load"
 	"gopherlog/bench/result"
@@ -29,12 +30,7 @@ func (t *oneTrial) outages() []result.Outage {
 		if e.Injected.IsZero() {
 			continue
 		}
-		from := e.Injected.Sub(t.outcome.Zero)
-		to := from + afterFault
-		if !e.Healed.IsZero() {
-			to = e.Healed.Sub(t.outcome.Zero) + afterFault
-		}
-		to = min(to, t.nextFault(e.Injected))
+		from, to := t.window(e)
 		hit := e.Target
 		for _, topic := range t.cell.Topics {
 			for p := range int32(topic.Partitions) {
@@ -49,6 +45,34 @@ func (t *oneTrial) outages() []result.Outage {
 		}
 	}
 	return out
+}
+
+// stalls lays the waits of the visible reader to the faults in whose windows they began.
+func (t *oneTrial) stalls() (out []result.Stall) {
+	for _, s := range t.outcome.Stalls {
+		r := result.Stall{Topic: s.Topic, Partition: s.Partition, Start: s.Start.Seconds(), Seconds: (s.End - s.Start).Seconds(), Fault: -1, Open: s.Open}
+		for i, e := range t.events {
+			if e.Injected.IsZero() {
+				continue
+			}
+			from, to := t.window(e)
+			if s.Start < to && s.End > from {
+				r.Fault = i
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// window is the time in which a gap is laid to a fault.
+func (t *oneTrial) window(e fault.Event) (from, to time.Duration) {
+	from = e.Injected.Sub(t.outcome.Zero)
+	to = from + afterFault
+	if !e.Healed.IsZero() {
+		to = e.Healed.Sub(t.outcome.Zero) + afterFault
+	}
+	return from, min(to, t.nextFault(e.Injected))
 }
 
 // nextFault is when the first fault after one begins: a later gap is its doing.
@@ -217,7 +241,21 @@ func (t *oneTrial) nodeSamples() []result.NodeSample {
 
 // series are the histograms of an outcome by the name of what they measure.
 func series(o *load.Outcome) map[string]*hdr.Series {
-	return map[string]*hdr.Series{"ack": o.Ack, "visible": o.Visible, "lateness": o.Late, "failures": o.Failures}
+	out := latencies(o)
+	out["lateness"], out["failures"] = o.Late, o.Failures
+	return out
+}
+
+// latencies are those that the outcome has.
+func latencies(o *load.Outcome) map[string]*hdr.Series {
+	out := map[string]*hdr.Series{"ack": o.Ack, "visible": o.Visible}
+	if o.Commit != nil {
+		out["commit"], out["end_txn"] = o.Commit, o.EndTxn
+	}
+	if o.EndToEnd.All().Count() > 0 {
+		out["end_to_end"] = o.EndToEnd
+	}
+	return out
 }
 
 func writeSeries(w io.Writer, o *load.Outcome) error {

@@ -120,6 +120,9 @@ func (s *run) trials(ctx context.Context) error {
 			s.stop(interrupted)
 			return nil
 		}
+		if s.manifest.Cells[o.Cell].Absent != "" {
+			continue
+		}
 		newBlock := i == 0 || order[i-1].Block != o.Block
 		if newBlock && i > 0 && time.Now().Add(longest*time.Duration(len(s.cells))).After(deadline) {
 			s.stop(fmt.Sprintf("runs.max_time %s reached: block %d and later were not begun", s.Scenario.Runs.MaxTime, o.Block+1))
@@ -130,6 +133,9 @@ func (s *run) trials(ctx context.Context) error {
 		s.Progress.TrialStarts(i+1, len(order), s.cells[o.Cell], o.Block)
 		t, err := s.trial(ctx, s.cells[o.Cell], o, i)
 		switch {
+		case errors.Is(err, errAbsent):
+			s.absent(o.Cell, err)
+			continue
 		case err != nil && ctx.Err() != nil: // the interrupt came before the load began
 			s.stop(interrupted)
 			return nil
@@ -182,8 +188,11 @@ func (s *run) begin() error {
 		s.manifest.Scenario.Expect = append(s.manifest.Scenario.Expect, e.Raw)
 	}
 	s.manifest.Planted = s.planted()
-	for _, c := range s.cells {
+	for i, c := range s.cells {
 		s.manifest.Cells = append(s.manifest.Cells, cellOf(c))
+		if err := cannot(c); err != nil {
+			s.absent(i, err)
+		}
 	}
 	var err error
 	if s.manifest.Host, err = describeHost(s.dir.Path); err != nil {
@@ -230,7 +239,10 @@ func (s *run) planted() []string {
 
 func cellOf(c scenario.Cell) result.Cell {
 	out := result.Cell{ID: cellID(c), System: c.Target.System, Guarantee: string(c.Guarantee), Model: c.Load.Model, Sweep: map[string]string{},
-		Client: map[string]string{}, Deviates: map[string]string{}}
+		Client: map[string]string{}, Deviates: map[string]string{}, Producers: c.Producers.Count}
+	if x := c.Producers.Transaction; c.Guarantee.Transacts() {
+		out.Txn = &result.Txn{Records: x.Records, Partitions: x.Partitions, AbortShare: x.AbortShare}
+	}
 	if c.Load.Model == "open" {
 		out.Rate = float64(c.Load.Rate)
 	} else {

@@ -40,6 +40,9 @@ func (s *run) trial(ctx context.Context, c scenario.Cell, o stats.Trial, order i
 		return nil, fmt.Errorf("%w: connect to the target: %w", ErrEnvironment, err)
 	}
 	defer driver.Close()
+	if err := votes(ctx, c, driver); err != nil {
+		return nil, err
+	}
 	if err := s.sabotage(ctx, tgt); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
@@ -298,17 +301,28 @@ func (t *oneTrial) describe(plan load.Plan) {
 		out.Counts.Late += p.Late
 		out.Counts.Shed += p.Shed
 		out.Counts.Delivered += p.Read
+		out.Counts.Txns += p.Txns
+		out.Counts.TxnsCommitted += p.TxnsCommitted
+		out.Counts.TxnsAborted += p.TxnsAborted
+		out.Counts.TxnsInDoubt += p.TxnsInDoubt
+		out.Counts.Committed += p.Committed
+		out.Counts.Transformed += p.Transformed
 		if p.Phase == scenario.PhaseSteady && p.End > p.Start {
 			out.Offered = float64(p.Slots) / (p.End - p.Start).Seconds()
 			out.Achieved = float64(p.Acked) / (p.End - p.Start).Seconds()
+			out.Commits = float64(p.Committed) / (p.End - p.Start).Seconds()
+			out.Txns = float64(p.TxnsCommitted) / (p.End - p.Start).Seconds()
 		}
 	}
 	if n := len(o.Seconds); n > 0 {
 		out.Seconds = (o.Seconds[n-1].At + o.Ack.Interval()).Seconds()
 	}
-	out.Latency = map[string]map[string]result.Latency{"ack": t.byPhase(o.Ack), "visible": t.byPhase(o.Visible)}
+	out.Latency = map[string]map[string]result.Latency{}
+	for name, s := range latencies(o) {
+		out.Latency[name] = t.byPhase(s)
+	}
 	out.Lateness = latencyOf(o.Late.All())
-	out.Outages = t.outages()
+	out.Outages, out.Stalls = t.outages(), t.stalls()
 	beside := out.Usage.BesideCores
 	out.Usage = t.usage()
 	out.Usage.BesideCores = beside
