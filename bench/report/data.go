@@ -19,9 +19,11 @@ import (
 
 // Metrics and phases as the run directory names them.
 const (
-	ack     = "ack"
-	visible = "visible"
-	steady  = "steady"
+	ack      = "ack"
+	commit   = "commit"
+	visible  = "visible"
+	endToEnd = "end_to_end"
+	steady   = "steady"
 )
 
 // set is the runs of one report, with look-ups that more than one part needs.
@@ -105,7 +107,8 @@ func latency(metric, phase string, of func(result.Latency) float64) func(result.
 func p50(l result.Latency) float64 { return l.P50 }
 func p99(l result.Latency) float64 { return l.P99 }
 
-func throughput(t result.Trial) (float64, bool) { return t.Achieved, t.Achieved > 0 }
+// throughput is what a reader of the guarantee's isolation can count on: records of transactions count when these are committed.
+func throughput(t result.Trial) (float64, bool) { return committedRate(t) }
 
 // ratio compares two cells block by block.
 func ratio(r *result.Run, cell, base string, pick func(result.Trial) (float64, bool)) (stats.Interval, bool) {
@@ -144,6 +147,11 @@ func faultName(kind, shape string) string {
 // role is the selector's role: "leader of load/0" for leader(load/0).
 func role(target string) string {
 	name, rest, found := strings.Cut(strings.TrimSuffix(target, ")"), "(")
+	name = strings.TrimPrefix(strings.ReplaceAll(name, "txn_coordinator", "transaction coordinator"), "the ")
+	name = strings.ReplaceAll(name, "group_coordinator", "group coordinator")
+	if strings.HasSuffix(name, " coordinator") {
+		return name
+	}
 	if !found {
 		return map[string]string{"all": "every node"}[name]
 	}

@@ -41,10 +41,12 @@ type judgement struct {
 	inconclusive                      int
 	tolerated                         map[string]int64 // rule → anomalies that the scenario lets pass
 	unasked                           map[string]bool  // rules that the guarantee demands and the scenario left out
+	unseen                            map[string]bool  // rules on votes that nothing could be checked of
+	unseenWhy                         string
 }
 
 func sum(ts []result.Trial) judgement {
-	v := judgement{tolerated: map[string]int64{}, unasked: map[string]bool{}}
+	v := judgement{tolerated: map[string]int64{}, unasked: map[string]bool{}, unseen: map[string]bool{}}
 	for _, t := range ts {
 		v.acked += t.Check.Totals.Acked
 		v.lost += t.Check.Totals.Lost
@@ -58,15 +60,15 @@ func sum(ts []result.Trial) judgement {
 				v.tolerated[r.ID] += r.Count
 			case r.Status == check.Violated && !r.Tolerated:
 				v.broken += r.Count
+			case r.Status == check.NotChecked && r.ID[0] == 'D' && r.Demand == check.MustBeZero:
+				v.unseen[r.ID], v.unseenWhy = true, r.Why
 			}
 		}
 		if t.Check.Status == check.Inconclusive {
 			v.inconclusive++
 		}
-		for _, id := range check.RuleIDs() {
-			if !asked[id] && len(t.Check.Rules) > 0 {
-				v.unasked[id] = true
-			}
+		for _, id := range leftOut(t, asked) {
+			v.unasked[id] = true
 		}
 	}
 	return v
@@ -80,6 +82,9 @@ func (v judgement) exceptions() []string {
 	}
 	if len(v.unasked) > 0 {
 		out = append(out, "rules that the scenario left out: "+strings.Join(keysOf(v.unasked), ", "))
+	}
+	if len(v.unseen) > 0 {
+		out = append(out, fmt.Sprintf("%s not checked: %s", idSpan(keysOf(v.unseen)), v.unseenWhy))
 	}
 	return out
 }

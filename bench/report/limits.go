@@ -154,6 +154,11 @@ func limitsOf(r *result.Run) []string {
 	if len(m.Planted) > 0 {
 		out = append(out, fmt.Sprintf("%s: planted in every broker on purpose: %s.", m.Scenario.Name, strings.Join(m.Planted, ", ")))
 	}
+	for _, c := range m.Cells {
+		if c.Absent != "" {
+			out = append(out, fmt.Sprintf("%s: %s was not run: %s.", m.Scenario.Name, look(c.Guarantee).Label, strings.TrimSuffix(c.Absent, ".")))
+		}
+	}
 	out = append(out, keptLimits(r)...)
 	var skipped, aside []string
 	for _, t := range r.Results.Trials {

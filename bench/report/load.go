@@ -16,7 +16,7 @@ const achievedShare = 0.99
 
 // loadCurve is chart C2: latency against offered load, p50 solid and p99 dashed.
 func loadCurve(r *result.Run, guarantees []string, metric string) *Chart {
-	p := newPlot("offered load, thousand records a second", metric+" latency, ms")
+	p := newPlot("offered load, thousand records a second", "ms until "+metricNames[metric])
 	p.Add(grid{})
 	data := Table{Head: []string{"guarantee", "offered_per_s", "achieved_per_s", "p50_ms", "p50_lo", "p50_hi", "p99_ms", "p99_lo", "p99_hi", "trials"}}
 	lo, hi := math.Inf(1), 0.0
@@ -61,7 +61,7 @@ func loadCurve(r *result.Run, guarantees []string, metric string) *Chart {
 	p.X.Min = 0
 	setLog(&p.Y, lo, hi)
 	return newChart("latency-load-"+metric, "Latency against offered load",
-		"Against offered load: p50 solid, p99 dashed; hollow where less than 99 % was achieved.",
+		fmt.Sprintf("Until %s, against offered load: p50 solid, p99 dashed; hollow where less than 99 %% was achieved.", metricNames[metric]),
 		"Each point is the median over the trials at that load; the CSV holds the interval. Only open-loop trials are here: their send times never wait for the system.",
 		single(p, halfWidth, plotHeight), data)
 }

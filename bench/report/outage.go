@@ -183,8 +183,12 @@ type ledgerRow struct {
 func (s *set) safety() ledger {
 	var l ledger
 	groups := map[string]map[string][]result.Trial{} // column → guarantee → trials
+	absent := map[string]string{}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
+			if c.Absent != "" {
+				absent[c.Guarantee] = c.Absent
+			}
 			for _, t := range recorded(r, c.ID) {
 				col := faultColumn(t)
 				if groups[col] == nil {
@@ -199,7 +203,11 @@ func (s *set) safety() ledger {
 	for _, g := range s.guarantees() {
 		row := ledgerRow{Guarantee: look(g).Label}
 		for _, col := range l.Columns {
-			row.Cells = append(row.Cells, judge(groups[col][g]))
+			cell := judge(groups[col][g])
+			if why := absent[g]; why != "" && len(groups[col][g]) == 0 {
+				cell.Text = "not applicable: " + why
+			}
+			row.Cells = append(row.Cells, cell)
 		}
 		l.Rows = append(l.Rows, row)
 	}
@@ -224,6 +232,9 @@ func faultColumn(t result.Trial) string {
 
 func roleOnly(target string) string {
 	r := role(target)
+	if strings.HasSuffix(r, " coordinator") {
+		return r
+	}
 	for i := range r {
 		if r[i] == ' ' && r[:i] != "node" && r[:i] != "every" {
 			return r[:i]

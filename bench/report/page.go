@@ -56,6 +56,11 @@ type page struct {
 	Commands        []string
 	Bounds          string
 	Prices, Latency []*Chart
+	Sizes           []*Chart
+	SizeTable       Table
+	Claims          []claim
+	Stall           *Chart
+	Stalls          Table
 	Timelines       []*Chart
 	Gaps            *Chart
 	Ledger          ledger
@@ -122,7 +127,7 @@ func Render(dirs []string, out, title string) error {
 // page assembles the parts in the order in which readers ask.
 func (s *set) page(title string) (*page, []*Chart, error) {
 	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
-		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend()}
+		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims()}
 	s.head(p)
 	p.Base = look(base(s.guarantees())).Label
 	p.Bounds = "lowest and highest"
@@ -134,7 +139,7 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 	}
 	var charts []*Chart
 	used := map[string]int{} // two runs may draw the same chart: their files must not overwrite each other
-	for _, group := range [][]*Chart{p.Prices, p.Latency, p.Timelines, {p.Gaps}} {
+	for _, group := range [][]*Chart{p.Prices, p.Sizes, p.Latency, p.Timelines, {p.Gaps, p.Stall}} {
 		for _, c := range group {
 			if c != nil {
 				if used[c.ID]++; used[c.ID] > 1 {
@@ -151,8 +156,10 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 func (p *page) tables() map[string]Table {
 	all := map[string]Table{"ledger": p.Ledger.table(), "rules": p.Rules, "sent": p.Sent, "errors": p.Errors, "faults": p.Faults,
 		"saturation": p.Saturation, "thresholds": p.Thresholds, "settings": p.Settings}
-	if len(p.InFlight.Rows) > 0 {
-		all["in-flight"] = p.InFlight
+	for name, t := range map[string]Table{"in-flight": p.InFlight, "transaction-cost": p.SizeTable, "stalls": p.Stalls, "claims": claimTable(p.Claims)} {
+		if len(t.Rows) > 0 {
+			all[name] = t
+		}
 	}
 	for i, b := range p.Beside {
 		all[fmt.Sprintf("beside-%d", i+1)] = b.Table
@@ -211,6 +218,10 @@ func (s *set) figures(p *page) error {
 					"One record in flight. "+shape(r), latency(ack, steady, p50)))
 				continue
 			}
+			if c := transactionSize(r); c != nil {
+				p.Sizes = append(p.Sizes, c) // no one factor tells what a transaction costs
+				continue
+			}
 			p.Prices = appendChart(p.Prices, prices(r, gs, "price-throughput", "Throughput", "throughput (higher is better)", "Saturation throughput. "+shape(r), throughput))
 			continue
 		}
@@ -218,7 +229,7 @@ func (s *set) figures(p *page) error {
 			return err
 		}
 	}
-	p.Gaps = s.unavailability()
+	p.Gaps, p.Stall = s.unavailability(), s.readerStall()
 	return nil
 }
 
@@ -226,7 +237,7 @@ func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
 	if len(gs) == 0 {
 		return nil
 	}
-	if len(p.Latency) == 0 && (loads(r) > 1 || len(s.runs) == 1) {
+	if len(p.Latency) == 0 && (loads(r) > 1 || len(s.runs) == 1 || slices.Contains(measuredIn(r), commit)) {
 		rates := cells(r, gs[0])
 		mid := rates[len(rates)/2].Rate
 		p.Prices = appendChart(p.Prices, prices(r, gs, "price-visible-p99", "p99 until visible", "p99 until visible (lower is better)", fmt.Sprintf("p99 from intended send until a reader has it, at %s records a second. %s", compact(mid), shape(r)), latency(visible, steady, p99)))
@@ -242,8 +253,33 @@ func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
 		} else {
 			p.Latency = appendChart(p.Latency, c)
 		}
+		if err := transactionLatency(p, r, gs, mid); err != nil {
+			return err
+		}
 	}
 	return s.timelines(p, r, gs)
+}
+
+// transactionLatency draws what only transactions and pipelines have: each metric for itself, against load where there are several.
+func transactionLatency(p *page, r *result.Run, gs []string, mid float64) error {
+	metrics := measuredIn(r)
+	if !slices.Contains(metrics, commit) && !slices.Contains(metrics, endToEnd) {
+		return nil
+	}
+	for _, m := range metrics {
+		switch {
+		case m == ack, m == visible && loads(r) == 1:
+		case loads(r) > 1:
+			p.Latency = appendChart(p.Latency, loadCurve(r, gs, m))
+		default:
+			c, err := spectrum(r, gs, mid, m)
+			if err != nil {
+				return err
+			}
+			p.Latency = appendChart(p.Latency, c)
+		}
+	}
+	return nil
 }
 
 func (s *set) timelines(p *page, r *result.Run, gs []string) error {
@@ -316,33 +352,4 @@ func (s *set) legend() template.HTML {
 			c, strings.Join(dash, " "), esc(l.Label))
 	}
 	return template.HTML(b.String())
-}
-
-// rules is the table of every rule's finding, summed over a cell's trials.
-func (s *set) rules() Table {
-	t := Table{Head: []string{"scenario", "guarantee", "rule", "asked", "count", "of", "what is counted", "≤ per million (95 %)"}}
-	for _, r := range s.runs {
-		type key struct{ g, id string }
-		sum := map[key][2]int64{}
-		first := map[key]int{}
-		for _, c := range r.Manifest.Cells {
-			for _, tr := range recorded(r, c.ID) {
-				for _, x := range tr.Check.Rules {
-					k := key{c.Guarantee, x.ID}
-					v := sum[k]
-					sum[k] = [2]int64{v[0] + x.Count, v[1] + x.Denominator}
-					if _, ok := first[k]; !ok {
-						first[k] = len(t.Rows)
-						t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, x.ID + " " + x.Name, strings.ReplaceAll(string(x.Demand), "_", " "), "", "", x.Of, ""})
-					}
-				}
-			}
-		}
-		for k, i := range first {
-			t.Rows[i][4], t.Rows[i][5] = thousands(sum[k][0]), thousands(sum[k][1])
-			t.Rows[i][7] = perMillion(upper(sum[k]))
-		}
-	}
-	sort.SliceStable(t.Rows, func(i, j int) bool { return t.Rows[i][0] < t.Rows[j][0] })
-	return t
 }

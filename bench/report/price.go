@@ -23,7 +23,16 @@ const sameWithin = 0.05
 // priceRow is one guarantee's ratio to the base.
 type priceRow struct {
 	guarantee string
+	variant   string // what tells it from other rows of the guarantee
 	iv        stats.Interval
+}
+
+// name is the row's name in the chart.
+func (r priceRow) name() string {
+	if r.variant == "" {
+		return look(r.guarantee).Label
+	}
+	return look(r.guarantee).Label + ", " + r.variant
 }
 
 // prices is chart C11 for one figure: the ratio of each guarantee to at least
@@ -37,12 +46,19 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 	var rows []priceRow
 	data := Table{Head: []string{"guarantee", "ratio", "low", "high", "bounds", "blocks"}}
 	for _, g := range guarantees {
+		var atRate []result.Cell
 		for _, c := range cells(r, g) {
-			if c.Rate != ref.Rate {
-				continue
+			if c.Rate == ref.Rate {
+				atRate = append(atRate, c)
 			}
+		}
+		for _, c := range atRate {
 			if iv, ok := ratio(r, c.ID, ref.ID, pick); ok {
-				rows = append(rows, priceRow{g, iv})
+				row := priceRow{guarantee: g, iv: iv}
+				if len(atRate) > 1 {
+					row.variant = variantOf(c)
+				}
+				rows = append(rows, row)
 				data.Rows = append(data.Rows, []string{g, f3(iv.Center), f3(iv.Lo), f3(iv.Hi), span(iv), fmt.Sprint(iv.N)})
 			}
 		}
@@ -50,23 +66,29 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 	if len(rows) < 2 {
 		return nil
 	}
+	width := halfWidth
+	for _, r := range rows {
+		if r.variant != "" {
+			width = fullWidth // room for the longer names
+		}
+	}
 	one := ", " + look(base(guarantees)).Label + " = 1"
 	what += one
 	axis = strings.Replace(axis, " (", one+" (", 1)
 	return newChart(id, what, caption,
 		"Each block runs every guarantee once; the ratio is taken within the block, then the median over blocks. The line shows "+span(rows[0].iv)+". Grey: the whole of it lies within ± 5 % of 1.",
-		single(priceplot(rows, axis), halfWidth, vg.Length(30*len(rows)+62)), data)
+		single(priceplot(rows, axis), width, vg.Length(30*len(rows)+62)), data)
 }
 
 func priceplot(rows []priceRow, axis string) *plot.Plot {
 	p := newPlot(axis, "")
 	p.HideY()
 	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
-	lo, hi := 0.5, 2.0
+	lo, hi, longest := 0.5, 2.0, 0
 	for _, r := range rows {
-		lo, hi = math.Min(lo, r.iv.Lo), math.Max(hi, r.iv.Hi)
+		lo, hi, longest = math.Min(lo, r.iv.Lo), math.Max(hi, r.iv.Hi), max(longest, len(r.name()))
 	}
-	p.X.Min, p.X.Max = lo/math.Max(2.6, math.Pow(hi/lo, 0.4)), hi*1.7 // room for the names at the left and the values at the right
+	p.X.Min, p.X.Max = lo/math.Max(2.6, math.Pow(hi/lo, 0.4*math.Max(1, float64(longest)/30))), hi*1.7 // room for the names at the left and the values at the right
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, doubling{lo * 0.99, hi * 1.01}
 	if hi/lo > 30 { // as far apart, tenths do
 		p.X.Tick.Marker = within{logTicks{}, lo}
@@ -103,7 +125,7 @@ func (rows priceMarks) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		c.StrokeLine2(draw.LineStyle{Color: s.Color, Width: vg.Points(2.4)}, tx(r.iv.Lo), y, tx(r.iv.Hi), y)
 		c.DrawGlyph(draw.GlyphStyle{Color: s.Color, Radius: vg.Points(4), Shape: s.Shape}, vg.Point{X: tx(r.iv.Center), Y: y})
-		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, s.Label)
+		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, r.name())
 		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: tx(r.iv.Hi) + 8, Y: y}, times(r.iv.Center)+" ×")
 	}
 }

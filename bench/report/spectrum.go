@@ -18,8 +18,26 @@ import (
 
 // metricWords say what a metric measures.
 var metricWords = map[string]string{
-	ack:     "Until the producer has its acknowledgement.",
-	visible: "Until a reader of the guarantee's isolation has the record.",
+	ack:      "Until the producer has its acknowledgement.",
+	commit:   "From the end of a transaction being due until the producer knows it.",
+	visible:  "Until a reader of the guarantee's isolation has the record.",
+	endToEnd: "From the input's send being due until a reader has what a worker made of it.",
+}
+
+// metricNames are what stands under a chart and at its axis.
+var metricNames = map[string]string{ack: "acknowledged", commit: "committed", visible: "visible", endToEnd: "through the pipeline"}
+
+// measuredIn lists the metrics that any trial of a run measured.
+func measuredIn(r *result.Run) (out []string) {
+	for _, m := range []string{ack, commit, visible, endToEnd} {
+		for _, t := range r.Results.Trials {
+			if t.Latency[m][steady].Count > 0 {
+				out = append(out, m)
+				break
+			}
+		}
+	}
+	return out
 }
 
 // nines maps a percentile to its place on the axis: 50 → 0.3, 99 → 2, 99.9 → 3.
@@ -92,7 +110,7 @@ func onGrid(h *hdr.Histogram) curve {
 // merged trials of one offered load, with the band between lowest and highest
 // trial.
 func spectrum(r *result.Run, guarantees []string, rate float64, metric string) (*Chart, error) {
-	p := newPlot("percentile", metric+" latency, ms")
+	p := newPlot("percentile", "ms until "+metricNames[metric])
 	p.X.Tick.Marker = ninesTicks{}
 	p.X.Min, p.X.Max = nines(50), nines(50)
 	p.Add(grid{})
@@ -122,7 +140,7 @@ func spectrum(r *result.Run, guarantees []string, rate float64, metric string) (
 	}
 	setLog(&p.Y, lo, hi)
 	return newChart("latency-spectrum-"+metric, "Latency by percentile",
-		fmt.Sprintf("By percentile at %s records a second offered; band: lowest to highest trial.", compact(rate)),
+		fmt.Sprintf("Until %s, by percentile at %s records a second offered; band: lowest to highest trial.", metricNames[metric], compact(rate)),
 		metricWords[metric]+" Every record counts from the moment it was due to be sent, so waiting for a slow system is included. A line ends where fewer than ten records lie beyond it.",
 		single(p, halfWidth, plotHeight), data), nil
 }

@@ -18,6 +18,9 @@ func (s *set) outcome(r *result.Run) string {
 	if len(systems(r)) > 1 {
 		return comparedOutcome(r)
 	}
+	if told := sizeOutcome(r); told != "" {
+		return told + "."
+	}
 	if r.Manifest.Scenario.Model == "closed" {
 		for _, g := range gs {
 			for _, c := range cells(r, g) {
@@ -56,6 +59,9 @@ func comparedOutcome(r *result.Run) string {
 // saturation lists the closed runs' throughput and what a record cost.
 func (s *set) saturation() Table {
 	t := Table{Head: []string{"guarantee", "records/s", "bounds", "MB/s", "broker CPU µs/record", "client CPU µs/record", "copies at the acknowledgement"}}
+	if s.transacts() {
+		t.Head = append(t.Head, "transactions")
+	}
 	for _, r := range s.runs {
 		if r.Manifest.Scenario.Model != "closed" {
 			continue
@@ -66,12 +72,35 @@ func (s *set) saturation() Table {
 			if !ok || c.Bound == 1 {
 				continue
 			}
-			t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, compact(iv.Center), fmt.Sprintf("%s – %s, %s of %d", compact(iv.Lo), compact(iv.Hi), span(iv), iv.N),
+			row := []string{look(c.Guarantee).Label, compact(iv.Center), fmt.Sprintf("%s – %s, %s of %d", compact(iv.Lo), compact(iv.Hi), span(iv), iv.N),
 				fmt.Sprintf("%.0f", iv.Center*float64(r.Manifest.System.RecordBytes)/1e6), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }),
-				cpuOf(ts, func(u result.Usage) float64 { return u.ClientCPU }), copiesOf(ts[0].Usage.CopiesAtAck)})
+				cpuOf(ts, func(u result.Usage) float64 { return u.ClientCPU }), copiesOf(ts[0].Usage.CopiesAtAck)}
+			if s.transacts() {
+				row = append(row, txnWords(c))
+			}
+			t.Rows = append(t.Rows, row)
 		}
 	}
 	return t
+}
+
+// txnWords says what a cell's producers put into a transaction.
+func txnWords(c result.Cell) string {
+	var out []string
+	if c.Producers > 0 {
+		out = append(out, sweptWord("producers.count", fmt.Sprint(c.Producers)))
+	}
+	if c.Txn == nil {
+		return strings.Join(append(out, "none"), ", ")
+	}
+	out = append(out, records(c.Txn.Records))
+	if c.Txn.Partitions > 0 {
+		out = append(out, sweptWord("producers.transaction.partitions", fmt.Sprint(c.Txn.Partitions)))
+	}
+	if c.Txn.AbortShare > 0 {
+		out = append(out, fmt.Sprintf("%.0f %% aborted on purpose", 100*c.Txn.AbortShare))
+	}
+	return strings.Join(out, ", ")
 }
 
 // inFlight lists the runs in which one record at a time was outstanding: the
@@ -137,8 +166,20 @@ func (p *page) markdown() string {
 	for _, x := range p.Beside {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n%s\n", x.Title, mdTable(x.Table), strings.Join(x.Notes, " "))
 	}
+	for _, c := range p.Sizes {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s", c.Title, c.Caption, mdTable(c.Table))
+	}
+	if len(p.SizeTable.Rows) > 0 {
+		fmt.Fprintf(&b, "\n## What a transaction costs\n\nTime for a transaction of n records: T(n) = a + b·n.\n\n%s", mdTable(p.SizeTable))
+	}
+	if len(p.Claims) > 0 {
+		fmt.Fprintf(&b, "\n## What is commonly said\n\n%s", mdTable(claimTable(p.Claims)))
+	}
 	if len(p.Ledger.Rows) > 0 {
 		fmt.Fprintf(&b, "\n## Did it hold?\n\n%s", mdTable(p.Ledger.table()))
+	}
+	if len(p.Stalls.Rows) > 0 {
+		fmt.Fprintf(&b, "\n## How long did readers wait?\n\n%s", mdTable(p.Stalls))
 	}
 	for _, c := range p.Prices {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s", c.Title, c.Caption, mdTable(c.Table))

@@ -1,0 +1,309 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
+)
+
+// A claim is a sentence that was there before anything was measured, and what became of it.
+type claim struct {
+	Text       string
+	Measured   string // value with interval, a line each; "not measured in this run"
+	Conditions string
+	Mark       string // ✓ holds, ✗ does not, ≈ in part, ? undecided or not measured
+	Judgement  string
+}
+
+const notMeasured = "not measured in this run"
+
+// claims judges what is commonly said of exactly-once delivery, on what the runs measured.
+func (s *set) claims() []claim {
+	if !s.transacts() {
+		return nil
+	}
+	out := []claim{s.idempotenceClaim()}
+	out = append(out, s.slowdownClaim(), s.latencyClaim(), s.blockingClaim())
+	return out
+}
+
+// transacts says whether any cell has transactions: the claims are about those.
+func (s *set) transacts() bool {
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			if c.Txn != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// own lists the runs' cells of the first system that the claims are about: this broker's where it ran, else the first one's.
+func (s *set) own(r *result.Run) (out []result.Cell) {
+	name := systems(r)[0].Name
+	for _, sys := range systems(r) {
+		if sys.Name == "gopherlog" {
+			name = sys.Name
+		}
+	}
+	for _, c := range r.Manifest.Cells {
+		if r.Manifest.SystemOf(c).Name == name {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// conditions says what a comparison of two cells held equal.
+func conditions(r *result.Run, c result.Cell) string {
+	sys := r.Manifest.SystemOf(c)
+	load := "saturation"
+	if c.Model != "closed" {
+		load = compact(c.Rate) + " records/s, open loop"
+	} else if c.Bound == 1 {
+		load = "one record in flight"
+	}
+	out := []string{systemName(sys), load, fmt.Sprintf("%d nodes, RF %d, tier %s", sys.Nodes, sys.ReplicationFactor, sys.Tier), strings.TrimSuffix(shape(r), ".")}
+	if c.Producers > 0 {
+		out = append(out, sweptWord("producers.count", fmt.Sprint(c.Producers)))
+	}
+	return strings.Join(out, "; ")
+}
+
+// pair finds two cells of one run that differ in the guarantee alone and a measure of both.
+func (s *set) pair(a, b string, wanted func(result.Cell) bool, pick func(result.Trial) (float64, bool)) (iv stats.Interval, r *result.Run, c result.Cell, ok bool) {
+	for _, r := range s.runs {
+		own := s.own(r)
+		for _, x := range own {
+			for _, y := range own {
+				if plainGuarantee(x) != a || plainGuarantee(y) != b || x.Model != y.Model || x.Rate != y.Rate || x.Producers != y.Producers || !wanted(x) || x.Bound != y.Bound {
+					continue
+				}
+				if iv, ok := ratio(r, x.ID, y.ID, pick); ok {
+					return iv, r, x, true
+				}
+			}
+		}
+	}
+	return iv, nil, c, false
+}
+
+func anyCell(result.Cell) bool { return true }
+
+func closedCell(c result.Cell) bool { return c.Model == "closed" && c.Bound != 1 }
+
+func openCell(c result.Cell) bool { return c.Model != "closed" }
+
+func (s *set) idempotenceClaim() claim {
+	c := claim{Text: "Idempotent producers cost 20 to 30 % of the throughput.", Measured: notMeasured, Mark: "?"}
+	iv, r, cell, ok := s.pair("idempotent", "at_least_once", closedCell, throughput)
+	if !ok {
+		return c
+	}
+	cost := stats.Interval{Center: 100 * (1 - iv.Center), Lo: 100 * (1 - iv.Hi), Hi: 100 * (1 - iv.Lo), N: iv.N, Confidence: iv.Confidence}
+	c.Measured = fmt.Sprintf("%s %% of the throughput, %s of %d blocks", brackets(cost, func(v float64) string { return fmt.Sprintf("%.1f", v) }), span(iv), iv.N)
+	c.Conditions = conditions(r, cell) + "; acks=all and five requests in flight in both columns"
+	c.Mark, c.Judgement = within20to30(cost)
+	return c
+}
+
+// within20to30 judges a cost in per cent against a claim of 20 to 30.
+func within20to30(cost stats.Interval) (mark, judgement string) {
+	const from, to = 20, 30
+	switch {
+	case cost.Hi < from:
+		mark, judgement = "✗", "it costs less"
+		if cost.Lo > -100*sameWithin && cost.Hi < 100*sameWithin {
+			judgement = "it costs nothing that can be told apart: within ± 5 %"
+		}
+	case cost.Lo > to:
+		mark, judgement = "✗", "it costs more"
+	case cost.Lo >= from && cost.Hi <= to:
+		mark, judgement = "✓", "holds here"
+	default:
+		return "?", "undecided: the bounds reach beyond the claim on both sides or one"
+	}
+	if cost.Confidence == 0 {
+		judgement += " (few blocks: a range, no interval)"
+	}
+	return mark, judgement
+}
+
+// slowdownClaim judges the factor over the sizes that were measured: it is no constant.
+func (s *set) slowdownClaim() claim {
+	c := claim{Text: "A full two-phase commit costs a factor of 10 to 100 in throughput.", Measured: notMeasured, Mark: "?"}
+	var told, held, conds []string
+	low, high := math.Inf(1), 0.0
+	voted := false
+	for _, r := range s.runs {
+		for _, l := range sizeLines(r) {
+			g := strings.TrimPrefix(l.guarantee[strings.Index(l.guarantee, "/")+1:], "/")
+			if !l.sizes[0].known || !s.ownLine(r, l) || g != "two_phase_commit" && g != "transactional" {
+				continue
+			}
+			if g == "two_phase_commit" {
+				voted = true
+			}
+			first, last := l.sizes[0], l.sizes[len(l.sizes)-1]
+			told = append(told, fmt.Sprintf("%s: %s × at %s a transaction, %s × at %s", l.name(), slower(first.ratio), records(first.records), slower(last.ratio), records(last.records)))
+			if g == "two_phase_commit" {
+				low, high = math.Min(low, 1/last.ratio.Center), math.Max(high, 1/first.ratio.Center)
+				if from, to := l.sizesAt(10), l.sizesAt(100); l.fitted && l.fit.Over && from > 0 {
+					held = append(held, fmt.Sprintf("%s: between %s and %s records a transaction", l.name(), sig(math.Max(to, 1)), sig(from)))
+				}
+			}
+			conds = append(conds, fmt.Sprintf("1 = %s by the same producers; %d to %d records a transaction; %s", look(l.base).Label, first.records, last.records, strings.TrimSuffix(shape(r), ".")))
+		}
+	}
+	if len(told) == 0 {
+		return c
+	}
+	c.Measured, c.Conditions = strings.Join(told, "\n"), strings.Join(unique(conds, 2), ". ")
+	switch {
+	case !voted:
+		c.Judgement = "the voted two-phase commit was " + notMeasured + "; Kafka's way is beside it"
+	case high < 10:
+		c.Mark, c.Judgement = "✗", "at no size that was measured"
+	case low >= 10 && high <= 100:
+		c.Mark, c.Judgement = "✓", "holds at every size that was measured"
+	default:
+		c.Mark, c.Judgement = "≈", "holds for small transactions only"
+		if len(held) > 0 {
+			c.Judgement += ": " + strings.Join(held, "; ")
+		}
+	}
+	return c
+}
+
+func (s *set) ownLine(r *result.Run, l *sizeLine) bool {
+	for _, c := range s.own(r) {
+		if c.Guarantee == l.guarantee {
+			return true
+		}
+	}
+	return false
+}
+
+func slower(iv stats.Interval) string {
+	return brackets(stats.Interval{Center: 1 / iv.Center, Lo: 1 / iv.Hi, Hi: 1 / iv.Lo, N: iv.N}, sig)
+}
+
+func records(n int) string {
+	if n == 1 {
+		return "1 record"
+	}
+	return thousands(int64(n)) + " records"
+}
+
+// sizesAt is the size below which the fitted line is slower than by a factor; 0 where it never is.
+func (l *sizeLine) sizesAt(factor float64) float64 {
+	if !l.fitted || !l.fit.Over {
+		return 0
+	}
+	// a + b·n = factor · plain·n
+	d := factor*l.plainCost() - l.fit.B.Center
+	if d <= 0 {
+		return math.Inf(1)
+	}
+	return l.fit.A.Center / d
+}
+
+func (s *set) latencyClaim() claim {
+	c := claim{Text: "A two-phase commit takes 2 to 5 times as long.", Measured: notMeasured, Mark: "?"}
+	var told []string
+	for _, g := range []string{"transactional", "two_phase_commit"} {
+		for _, q := range []struct {
+			name string
+			of   func(result.Latency) float64
+		}{{"p50", p50}, {"p99", p99}} {
+			iv, r, cell, ok := s.pair(g, "at_least_once", openCell, latency(visible, steady, q.of))
+			if !ok {
+				iv, r, cell, ok = s.pair(g, "idempotent", openCell, latency(visible, steady, q.of))
+			}
+			if !ok {
+				continue
+			}
+			told = append(told, fmt.Sprintf("%s, %s until visible: %s ×", look(g).Label, q.name, brackets(iv, sig)))
+			c.Conditions = conditions(r, cell)
+			if cell.Txn != nil {
+				c.Conditions += fmt.Sprintf("; %s a transaction", records(cell.Txn.Records))
+			}
+			if g == "two_phase_commit" && q.name == "p50" {
+				c.Mark, c.Judgement = twoToFive(iv)
+			}
+		}
+	}
+	if len(told) > 0 {
+		c.Measured = strings.Join(told, "\n")
+		if c.Judgement == "" {
+			c.Judgement = "the voted two-phase commit was " + notMeasured
+		}
+		c.Judgement += ". A record waits for the end of its transaction: the figure rises with the transaction's duration"
+	}
+	return c
+}
+
+func twoToFive(iv stats.Interval) (mark, judgement string) {
+	switch {
+	case iv.Lo >= 2 && iv.Hi <= 5:
+		return "✓", "holds here"
+	case iv.Hi < 2:
+		return "✗", "it takes less"
+	case iv.Lo > 5:
+		return "✗", "it takes more"
+	}
+	return "?", "undecided: the bounds reach beyond the claim"
+}
+
+func (s *set) blockingClaim() claim {
+	c := claim{Text: "A two-phase commit blocks when its coordinator fails.", Measured: notMeasured, Mark: "?"}
+	var told, faults []string
+	blocked, free := false, false
+	for _, l := range s.stalls() {
+		if !strings.Contains(l.fault, "coordinator") {
+			continue
+		}
+		faults = append(faults, l.fault)
+		iv := stats.Summary(l.seconds)
+		down := 0.0
+		if len(l.down) > 0 {
+			down = stats.Summary(l.down).Center
+		}
+		told = append(told, fmt.Sprintf("%s: readers waited %s s, at most %s s, in %d faults of %s s", l.name(), brackets(iv, sig), sig(l.seconds[len(l.seconds)-1]), len(l.seconds), sig(down)))
+		if strings.HasSuffix(l.guarantee, "two_phase_commit") {
+			if down > 0 && iv.Center >= 0.8*down || l.open > 0 {
+				blocked = true
+			} else {
+				free = true
+			}
+		}
+	}
+	if len(told) == 0 {
+		return c
+	}
+	c.Measured, c.Conditions = strings.Join(told, "\n"), strings.Join(unique(faults, 3), ", ")+"; when exactly stands in the scenario"
+	switch {
+	case blocked && free:
+		c.Mark, c.Judgement = "≈", "holds for a coordinator of one replica, until it returns; a replicated one lets readers go on"
+	case blocked:
+		c.Mark, c.Judgement = "✓", "holds: readers wait until the coordinator returns"
+	case free:
+		c.Mark, c.Judgement = "✗", "readers go on before the coordinator returns"
+	default:
+		c.Judgement = "the voted two-phase commit was " + notMeasured
+	}
+	return c
+}
+
+// claimTable is the section as a table.
+func claimTable(cs []claim) Table {
+	t := Table{Head: []string{"claim", "measured", "conditions", "judgement"}}
+	for _, c := range cs {
+		t.Rows = append(t.Rows, []string{c.Text, strings.ReplaceAll(c.Measured, "\n", "; "), c.Conditions, strings.TrimSpace(c.Mark + " " + c.Judgement)})
+	}
+	return t
+}

@@ -1,0 +1,399 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
+)
+
+// sizeLine is one line of chart C4: transactions of several sizes that agree in everything else, beside the same producers without
+// transactions.
+type sizeLine struct {
+	guarantee  string
+	variant    string // what tells it from other lines of the guarantee: producers, partitions, other swept keys
+	producers  int
+	partitions int
+	sizes      []sizePoint
+	blocks     []stats.CostBlock
+	base       string // guarantee of the cells without transactions; "" where none ran
+	fit        stats.Line
+	fitted     bool
+}
+
+// sizePoint is what transactions of one size reached.
+type sizePoint struct {
+	records int
+	rate    stats.Interval // transactions a second
+	ratio   stats.Interval // records a second, to those without transactions
+	known   bool           // the ratio is
+}
+
+// committedRate is records a second that count for a reader of the guarantee's isolation.
+func committedRate(t result.Trial) (float64, bool) {
+	if t.Counts.Txns > 0 {
+		return t.Commits, t.Commits > 0
+	}
+	return t.Achieved, t.Achieved > 0
+}
+
+// plainGuarantee is the name without the system.
+func plainGuarantee(c result.Cell) string {
+	if _, g, both := strings.Cut(c.Guarantee, "/"); both {
+		return g
+	}
+	return c.Guarantee
+}
+
+// sizeLines finds the lines of a run: closed cells with transactions of at least two sizes.
+func sizeLines(r *result.Run) []*sizeLine {
+	byKey := map[string]*sizeLine{}
+	cellsOf := map[string][]result.Cell{}
+	var keys []string
+	for _, c := range r.Manifest.Cells {
+		if c.Txn == nil || c.Model != "closed" || c.Absent != "" {
+			continue
+		}
+		key := c.Guarantee + "\x00" + variantOf(c)
+		if byKey[key] == nil {
+			byKey[key] = &sizeLine{guarantee: c.Guarantee, variant: variantOf(c), producers: max(c.Producers, 1), partitions: c.Txn.Partitions}
+			keys = append(keys, key)
+		}
+		cellsOf[key] = append(cellsOf[key], c)
+	}
+	var out []*sizeLine
+	for _, k := range keys {
+		l, cs := byKey[k], cellsOf[k]
+		sort.SliceStable(cs, func(i, j int) bool { return cs[i].Txn.Records < cs[j].Txn.Records })
+		if l.fill(r, cs); len(l.sizes) > 1 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// variantOf is everything that a cell was swept over but the system, the guarantee and what belongs to the size of transactions.
+func variantOf(c result.Cell) string {
+	var out []string
+	for _, k := range keysOf(c.Sweep) {
+		if k != "target.system" && k != "guarantee" && k != "producers.transaction.records" {
+			out = append(out, sweptWord(k, c.Sweep[k]))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// sweptWord says a swept key in words.
+func sweptWord(key, value string) string {
+	plural := func(what string) string {
+		if value == "1" {
+			return "1 " + what
+		}
+		return value + " " + what + "s"
+	}
+	switch key {
+	case "producers.count":
+		return plural("producer")
+	case "producers.transaction.partitions":
+		return plural("partition")
+	}
+	if strings.HasSuffix(key, "coordinator.replicas") {
+		return "coordinator of " + plural("replica")
+	}
+	parts := strings.Split(key, ".")
+	return strings.ReplaceAll(parts[len(parts)-1], "_", " ") + " " + value
+}
+
+// fill measures a line. Blocks without a value for a size do without it.
+func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
+	plain := l.plain(r, cs[0])
+	byBlock := map[int]*stats.CostBlock{}
+	for _, c := range cs {
+		var rates []float64
+		var ratios []stats.Block
+		for _, t := range trials(r, c.ID) {
+			v, ok := committedRate(t)
+			if !ok {
+				continue
+			}
+			n := float64(c.Txn.Records)
+			b := byBlock[t.Block]
+			if b == nil {
+				b = &stats.CostBlock{}
+				if p := plain[t.Block]; p > 0 {
+					b.Plain = float64(l.producers) / p
+				}
+				byBlock[t.Block] = b
+			}
+			b.Costs = append(b.Costs, stats.Cost{N: n, Seconds: float64(l.producers) * n / v})
+			rates = append(rates, v/n)
+			if p := plain[t.Block]; p > 0 {
+				ratios = append(ratios, stats.Block{A: v, B: p})
+			}
+		}
+		if len(rates) == 0 {
+			continue
+		}
+		point := sizePoint{records: c.Txn.Records, rate: stats.Summary(rates), known: len(ratios) > 0}
+		if point.known {
+			point.ratio = stats.Ratio(ratios, r.Manifest.Scenario.Seed)
+		}
+		l.sizes = append(l.sizes, point)
+	}
+	for _, k := range sortedInts(byBlock) {
+		l.blocks = append(l.blocks, *byBlock[k])
+	}
+	if len(l.sizes) > 1 {
+		l.fit, l.fitted = stats.FitCost(l.blocks, r.Manifest.Scenario.Seed)
+	}
+}
+
+// plain is, by block, what the same producers reached without transactions: idempotent where that ran, else at least once.
+func (l *sizeLine) plain(r *result.Run, like result.Cell) map[int]float64 {
+	for _, g := range []string{"idempotent", "at_least_once"} {
+		values := map[int][]float64{}
+		for _, c := range r.Manifest.Cells {
+			if plainGuarantee(c) != g || c.Model != like.Model || r.Manifest.SystemOf(c).Name != r.Manifest.SystemOf(like).Name || c.Producers != like.Producers {
+				continue
+			}
+			for _, t := range trials(r, c.ID) {
+				if v, ok := throughput(t); ok {
+					values[t.Block] = append(values[t.Block], v)
+				}
+			}
+		}
+		if len(values) > 0 {
+			l.base = g
+			out := map[int]float64{}
+			for k, v := range values {
+				out[k] = stats.Summary(v).Center
+			}
+			return out
+		}
+	}
+	return nil
+}
+
+func sortedInts[V any](m map[int]V) []int {
+	var out []int
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// name is the line's name in legends and tables.
+func (l *sizeLine) name() string {
+	if l.variant == "" {
+		return look(l.guarantee).Label
+	}
+	return look(l.guarantee).Label + ", " + l.variant
+}
+
+// transactionSize is chart C4: throughput relative to the same producers without transactions, against records a transaction.
+func transactionSize(r *result.Run) *Chart {
+	var lines []*sizeLine
+	for _, l := range sizeLines(r) {
+		if l.sizes[0].known {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	p := newPlot("records a transaction", "throughput, share of that without transactions")
+	p.Add(grid{}, halfLine{})
+	data := Table{Head: []string{"guarantee", "variant", "records", "ratio", "low", "high", "bounds", "transactions_per_s", "fitted", "blocks"}}
+	lo, hi, top := math.Inf(1), 0.0, 1.05
+	seen, ticks := map[string]int{}, 0
+	for _, l := range lines {
+		s := look(l.guarantee)
+		s.Dashes = variantDashes[min(seen[l.guarantee], len(variantDashes)-1)]
+		seen[l.guarantee]++
+		var dots plotter.XYs
+		var bars whiskers
+		for _, z := range l.sizes {
+			n := float64(z.records)
+			lo, hi, top = math.Min(lo, n), math.Max(hi, n), math.Max(top, z.ratio.Hi)
+			dots = append(dots, plotter.XY{X: n, Y: z.ratio.Center})
+			bars = append(bars, whisker{n, z.ratio.Lo, z.ratio.Hi, s.Color})
+			fitted := ""
+			if l.fitted {
+				fitted = f3(l.relative(n))
+			}
+			data.Rows = append(data.Rows, []string{l.guarantee, l.variant, fmt.Sprint(z.records), f3(z.ratio.Center), f3(z.ratio.Lo), f3(z.ratio.Hi), span(z.ratio), f3(z.rate.Center), fitted, fmt.Sprint(z.ratio.N)})
+		}
+		if l.fitted && l.fit.Over {
+			p.Add(lineOf(l.curve(float64(l.sizes[0].records), float64(l.sizes[len(l.sizes)-1].records)), s, 1.7, true))
+			if h := l.fit.Half.Center; h >= lo && h <= hi {
+				ticks++
+				p.Add(halfTick{h, s.Color, ticks%2 == 0})
+			}
+		} else {
+			p.Add(lineOf(dots, s, 1.2, true))
+		}
+		p.Add(bars, dotsOf(dots, s, false))
+		p.Legend.Add(l.name(), lineOf(dots, s, 1.7, true), dotsOf(dots, s, false))
+	}
+	setLog(&p.X, lo, hi)
+	p.X.Min, p.X.Max = lo*0.8, hi*1.25
+	p.Y.Min, p.Y.Max = 0, math.Max(1.05, top*1.03)
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Padding = vg.Points(2)
+	p.Legend.YOffs = -vg.Points(4)
+	height := plotHeight + 30 + vg.Length(10*len(lines))
+	return newChart("transaction-size", "Throughput against the size of a transaction",
+		fmt.Sprintf("Records of committed transactions a second, 1 = %s by the same producers. %s", look(lines[0].base).Label, shape(r)),
+		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. The tick on the dotted line stands at n50, the size at which half of the rate without transactions is reached. One point holds for its size only; the curve is the price.",
+		single(p, fullWidth, height), data)
+}
+
+// relative is the fitted share of the plain rate at a size.
+func (l *sizeLine) relative(n float64) float64 {
+	if !l.fit.Over {
+		return 0
+	}
+	return l.plainCost() * n / (l.fit.A.Center + l.fit.B.Center*n)
+}
+
+// plainCost is seconds a record and producer without transactions.
+func (l *sizeLine) plainCost() float64 {
+	var v []float64
+	for _, b := range l.blocks {
+		if b.Plain > 0 {
+			v = append(v, b.Plain)
+		}
+	}
+	return stats.Summary(v).Center
+}
+
+func (l *sizeLine) curve(from, to float64) (xy plotter.XYs) {
+	const steps = 80
+	for i := range steps + 1 {
+		n := from * math.Pow(to/from, float64(i)/steps)
+		xy = append(xy, plotter.XY{X: n, Y: l.relative(n)})
+	}
+	return xy
+}
+
+// sizeOutcome answers a scenario that asks what transactions cost.
+func sizeOutcome(r *result.Run) string {
+	var parts []string
+	for _, l := range sizeLines(r) {
+		if l.fitted {
+			parts = append(parts, fmt.Sprintf("%s: half of the rate without transactions at %s records a transaction", l.name(), halfWords(l.fit)))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// sizeTable says what the fit found, a line of the chart a row.
+func (s *set) sizeTable() Table {
+	t := Table{Head: []string{"guarantee", "a, ms a transaction", "b, µs a record", "n50, records", "transactions/s of one record, a producer", "bounds", "largest deviation of the fit"}}
+	for _, r := range s.runs {
+		for _, l := range sizeLines(r) {
+			if !l.fitted {
+				continue
+			}
+			one := "not measured"
+			if z := l.sizes[0]; z.records == 1 {
+				k := float64(l.producers)
+				one = brackets(stats.Interval{Center: z.rate.Center / k, Lo: z.rate.Lo / k, Hi: z.rate.Hi / k, N: z.rate.N}, sig)
+			}
+			t.Rows = append(t.Rows, []string{l.name(), brackets(scaled(l.fit.A, 1e3), sig), brackets(scaled(l.fit.B, 1e6), sig), halfWords(l.fit), one,
+				fmt.Sprintf("%s of %d blocks", span(l.fit.A), l.fit.A.N), fmt.Sprintf("%.0f %%", 100*l.fit.Off)})
+		}
+	}
+	return t
+}
+
+// halfWords prints n50.
+func halfWords(l stats.Line) string {
+	if math.IsInf(l.Half.Center, 1) {
+		return "not reached at any size"
+	}
+	if math.IsInf(l.Half.Hi, 1) {
+		return fmt.Sprintf("%s [%s – not reached]", sig(l.Half.Center), sig(l.Half.Lo))
+	}
+	return brackets(l.Half, sig)
+}
+
+func scaled(iv stats.Interval, by float64) stats.Interval {
+	iv.Center, iv.Lo, iv.Hi = iv.Center*by, iv.Lo*by, iv.Hi*by
+	return iv
+}
+
+func brackets(iv stats.Interval, print func(float64) string) string {
+	if iv.N == 1 {
+		return print(iv.Center)
+	}
+	return fmt.Sprintf("%s [%s – %s]", print(iv.Center), print(iv.Lo), print(iv.Hi))
+}
+
+// sig prints three significant digits: 0.0213, 4.5, 1,230.
+func sig(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case math.Abs(v) >= 1000:
+		return thousands(int64(math.Round(v)))
+	case math.Abs(v) >= 100:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// variantDashes tell the lines of one guarantee apart.
+var variantDashes = [][]vg.Length{nil, {5, 2.5}, {1.5, 2.5}, {7, 2, 1.5, 2}, {9, 4}}
+
+// whisker is an interval at one x.
+type whisker struct {
+	x, lo, hi float64
+	color     color.RGBA
+}
+
+type whiskers []whisker
+
+func (ws whiskers) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	for _, w := range ws {
+		c.StrokeLine2(draw.LineStyle{Color: w.color, Width: vg.Points(1.2)}, tx(w.x), ty(w.lo), tx(w.x), ty(w.hi))
+	}
+}
+
+// halfLine marks one half.
+type halfLine struct{}
+
+func (halfLine) Plot(c draw.Canvas, p *plot.Plot) {
+	_, ty := p.Transforms(&c)
+	c.StrokeLine2(draw.LineStyle{Color: softColor, Width: vg.Points(0.8), Dashes: []vg.Length{1.5, 2.5}}, c.Min.X, ty(0.5), c.Max.X, ty(0.5))
+}
+
+// halfTick marks where a curve reaches one half.
+type halfTick struct {
+	x     float64
+	color color.RGBA
+	above bool // where the words stand: neighbours' ticks may be close
+}
+
+func (h halfTick) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	x, y := tx(h.x), ty(0.5)
+	c.StrokeLine2(draw.LineStyle{Color: h.color, Width: vg.Points(2.2)}, x, y-7, x, y+7)
+	if h.above {
+		c.FillText(words(9, inkColor, draw.XRight), vg.Point{X: x - 4, Y: y + 9}, "n50 "+sig(h.x))
+		return
+	}
+	c.FillText(words(9, inkColor, draw.XLeft), vg.Point{X: x + 4, Y: y - 9}, "n50 "+sig(h.x))
+}

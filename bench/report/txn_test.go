@@ -1,0 +1,294 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/fault"
+	"gopherlog/bench/hdr"
+	"gopherlog/bench/result"
+)
+
+// txnSample is a run whose figures are made up: what a transaction costs (closed), or what a coordinator's crash does to readers (open).
+type txnSample struct {
+	name   string
+	blocks int
+	voted  bool // the voted two-phase commit ran
+	rng    *rand.Rand
+	m      result.Manifest
+	res    result.Results
+}
+
+func newTxnSample(name, model string, blocks int) *txnSample {
+	start := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	return &txnSample{name: name, blocks: blocks, voted: true, rng: rand.New(rand.NewPCG(3, 4)), m: result.Manifest{Started: start, Finished: start.Add(9 * time.Minute), Command: "mqbench run scenarios/" + name + ".yaml",
+		Scenario: result.Scenario{Name: name, File: "scenarios/" + name + ".yaml", Question: "What does a transaction cost?", Seed: 42, Blocks: blocks, Model: model, Resolved: "version: 1\n"},
+		System:   result.System{Name: "gopherlog", Nodes: 3, ReplicationFactor: 3, MinInsync: 2, Tier: "T1", Partitions: 3, RecordBytes: 1024},
+		Host:     result.Host{Cores: 2, CPU: "test", Kernel: "test", Namespace: "own", Filesystem: "ext4"}}}
+}
+
+func (s *txnSample) noise() float64 { return math.Exp(0.05 * s.rng.NormFloat64()) }
+
+// cell adds a cell and its trials.
+func (s *txnSample) cell(c result.Cell, change func(t *result.Trial)) {
+	c.ID = fmt.Sprintf("c%02d", len(s.m.Cells))
+	s.m.Cells = append(s.m.Cells, c)
+	for block := range s.blocks {
+		t := result.Trial{ID: fmt.Sprintf("b%d-%s", block, c.ID), Cell: c.ID, Block: block, Started: s.m.Started, Seconds: 20,
+			Phases: []result.Span{{Phase: "steady", Start: 2, End: 10}, {Phase: "impact", Start: 10, End: 20}},
+			Check:  check.Verdict{Status: check.Pass, Totals: check.Totals{Acked: 100000}, Rules: txnRules(c)},
+			Usage:  result.Usage{BrokerCPU: 1, ClientCPU: 0.5, Records: 100000, CopiesAtAck: 2}}
+		change(&t)
+		s.res.Trials = append(s.res.Trials, t)
+	}
+}
+
+func txnRules(c result.Cell) (out []check.RuleResult) {
+	for _, id := range check.RuleIDs() {
+		if (id[0] == 'C' || id[0] == 'D') && c.Txn == nil {
+			continue
+		}
+		r := check.RuleResult{ID: id, Name: "rule " + id, Demand: check.MustBeZero, Status: check.Pass, Denominator: 100000, Of: "messages"}
+		switch {
+		case id[0] == 'B' && id > "B4":
+			r.Status, r.Denominator, r.Why = check.NotChecked, 0, "the run has no consumer group"
+		case id[0] == 'D' && c.Guarantee == "two_phase_commit":
+			r.Status, r.Denominator, r.Why = check.NotChecked, 0, "the brokers' record of votes and decisions was not read"
+		case id[0] == 'D':
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// sizes is the closed run: a transaction costs a seconds and b a record, one without costs plain.
+func sizes(blocks int, voted bool) *txnSample {
+	s := newTxnSample("txn-size", "closed", blocks)
+	s.voted = voted
+	for _, producers := range []int{1, 8} {
+		plain := 9e-6
+		count := fmt.Sprint(producers)
+		s.cell(result.Cell{Guarantee: "at_least_once", Model: "closed", Producers: producers, Sweep: map[string]string{"producers.count": count}}, func(t *result.Trial) {
+			t.Achieved = float64(producers) / plain * math.Pow(s.noise(), 0.1)
+		})
+		s.cell(result.Cell{Guarantee: "idempotent", Model: "closed", Producers: producers, Sweep: map[string]string{"producers.count": count}}, func(t *result.Trial) {
+			t.Achieved = float64(producers) / plain * math.Pow(s.noise(), 0.1)
+		})
+		for _, g := range []string{"transactional", "two_phase_commit"} {
+			a := 0.0012
+			if g == "two_phase_commit" {
+				if a = 0.0031; !voted {
+					continue
+				}
+			}
+			for _, n := range []int{1, 10, 100, 1000} {
+				s.cell(result.Cell{Guarantee: g, Model: "closed", Producers: producers, Txn: &result.Txn{Records: n, Partitions: 3},
+					Sweep: map[string]string{"guarantee": g, "producers.count": count, "producers.transaction.records": fmt.Sprint(n)}}, func(t *result.Trial) {
+					t.Txns = float64(producers) / ((a*math.Sqrt(float64(producers)) + plain*float64(n)) * s.noise())
+					t.Commits = t.Txns * float64(n)
+					t.Achieved = t.Commits
+					t.Counts.Txns = 1000
+				})
+			}
+		}
+	}
+	return s
+}
+
+// crashes is the open run: the coordinator is killed; with one replica, readers wait until it returns.
+func crashes(blocks int) *txnSample {
+	s := newTxnSample("coordinator-crash", "open", blocks)
+	for _, x := range []struct {
+		guarantee, replicas string
+		stall               float64
+	}{{"at_least_once", "", 0}, {"transactional", "3", 0.35}, {"two_phase_commit", "3", 0.3}, {"two_phase_commit", "1", 8.2}} {
+		c := result.Cell{Guarantee: x.guarantee, Model: "open", Rate: 2000, Producers: 2, Sweep: map[string]string{}}
+		if x.guarantee != "at_least_once" {
+			c.Txn = &result.Txn{Records: 100, Partitions: 3}
+			c.Sweep["target.settings.2pc.coordinator.replicas"] = x.replicas
+		}
+		wait := map[string]float64{"at_least_once": 0, "transactional": 4, "two_phase_commit": 5}[x.guarantee]
+		s.cell(c, func(t *result.Trial) {
+			t.Offered, t.Achieved = 2000, 1990
+			ms := func(v float64) map[string]result.Latency {
+				return map[string]result.Latency{"steady": {Count: 10000, P50: v * s.noise(), P99: 5 * v * s.noise(), Max: 50 * v}}
+			}
+			t.Latency = map[string]map[string]result.Latency{"ack": ms(1), "visible": ms(1.3 + wait)}
+			at := s.m.Started.Add(12 * time.Second)
+			t.Faults = []fault.Event{{Kind: "kill", Target: "txn_coordinator(load)", Nodes: []int{1}, Injected: at, Effective: at, Healed: at.Add(8 * time.Second), Proof: "seen"}}
+			t.Outages = []result.Outage{{Fault: 0, Topic: "load", Load: 0.3 * s.noise(), Prober: 0.1 * s.noise(), Affected: true}}
+			if c.Txn != nil {
+				t.Commits, t.Txns, t.Counts.Txns = 1985, 20, 400
+				t.Latency["commit"] = ms(2)
+				t.Latency["end_to_end"] = ms(9)
+				t.Stalls = []result.Stall{{Topic: "load", Start: 12.1, Seconds: x.stall * s.noise(), Fault: 0}, {Topic: "load", Partition: 1, Start: 12.1, Seconds: x.stall / 2, Fault: 0}}
+			}
+		})
+	}
+	return s
+}
+
+func (s *txnSample) write(t *testing.T, root string) string {
+	t.Helper()
+	d, err := result.Create(filepath.Join(root, s.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range s.res.Trials {
+		f, err := os.Create(d.Latency(tr.ID + ".hlog"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for metric, l := range tr.Latency {
+			rec := hdr.NewRecorder(time.Second)
+			for range 300 {
+				at := 2*time.Second + time.Duration(s.rng.Int64N(int64(8*time.Second)))
+				rec.Record(at, time.Duration(l["steady"].P50*math.Exp(0.8*s.rng.NormFloat64())*float64(time.Millisecond)))
+			}
+			if err := hdr.Merge(rec).WriteLog(f, metric, s.m.Started); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Close()
+		var rows []result.Second
+		for sec := range 20 {
+			rows = append(rows, result.Second{At: float64(sec), Sent: 2000, Acked: 2000, AckP50: 1, AckP99: 5, AckMax: 9})
+		}
+		if err := d.WriteSeconds(tr.ID, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.res.Verdict = check.Pass
+	if err := d.WriteManifest(&s.m); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteResults(&s.res); err != nil {
+		t.Fatal(err)
+	}
+	return d.Path
+}
+
+func renderTxns(t *testing.T, root string, samples ...*txnSample) string {
+	t.Helper()
+	var dirs []string
+	for _, s := range samples {
+		dirs = append(dirs, s.write(t, root))
+	}
+	if err := Render(dirs, root, "What does exactly once cost?"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(root, result.ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPageOfTransactionsHasTheCurveTheClaimsAndTheStalls(t *testing.T) {
+	root := t.TempDir()
+	if *keep != "" {
+		root = *keep + "-txn"
+		if err := os.RemoveAll(root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := renderTxns(t, root, sizes(6, true), crashes(6))
+	at := 0
+	for _, want := range []string{"What a transaction costs", "n50", "What is commonly said", "Idempotent producers cost 20", "Did it hold?", "<h2>Latency", "How long did readers wait?"} {
+		i := strings.Index(page[at:], want)
+		if i < 0 {
+			t.Fatalf("%q is missing or out of order", want)
+		}
+		at += i
+	}
+	for _, id := range []string{"transaction-size", "reader-stall", "latency-spectrum-ack", "latency-spectrum-commit", "latency-spectrum-visible", "latency-spectrum-end_to_end"} {
+		for _, ext := range []string{".svg", ".png", ".csv"} {
+			if s, err := os.Stat(filepath.Join(root, "charts", id+ext)); err != nil || s.Size() == 0 {
+				t.Errorf("charts/%s%s: %v", id, ext, err)
+			}
+		}
+	}
+	if strings.Contains(page, "price-throughput") {
+		t.Error("one factor stands for all sizes of transactions")
+	}
+}
+
+func claimsOf(s ...*txnSample) (marks, told []string) {
+	x := &set{}
+	for _, one := range s {
+		x.runs = append(x.runs, &result.Run{Manifest: one.m, Results: one.res})
+	}
+	for _, c := range x.claims() {
+		marks, told = append(marks, c.Mark), append(told, c.Measured+" | "+c.Judgement)
+	}
+	return marks, told
+}
+
+func TestClaimsAreJudgedOnWhatWasMeasuredAndOnNothingElse(t *testing.T) {
+	marks, told := claimsOf(sizes(6, true), crashes(6))
+	if got := strings.Join(marks, " "); got != "✗ ≈ ✓ ≈" && got != "✗ ≈ ✗ ≈" && got != "✗ ≈ ? ≈" {
+		t.Errorf("%s %q", got, told)
+	}
+	for i, want := range []string{"within ±\u00a05\u00a0%", "small transactions only", "until visible", "one replica"} {
+		if !strings.Contains(told[i], want) {
+			t.Errorf("claim %d: %q does not say %q", i, told[i], want)
+		}
+	}
+	marks, told = claimsOf(sizes(6, false))
+	if got := strings.Join(marks, " "); got != "✗ ? ? ?" {
+		t.Errorf("%s %q", got, told)
+	}
+	for i := range 3 {
+		if !strings.Contains(told[i+1], notMeasured) {
+			t.Errorf("claim %d: %q", i+1, told[i+1])
+		}
+	}
+	if marks, _ := claimsOf(newTxnSample("none", "closed", 3)); marks != nil {
+		t.Error("claims are judged of a run without transactions")
+	}
+}
+
+func TestTheSizeAtWhichHalfTheRateIsReachedIsThatOfTheFit(t *testing.T) {
+	s := sizes(6, true)
+	lines := sizeLines(&result.Run{Manifest: s.m, Results: s.res})
+	if len(lines) != 4 {
+		t.Fatalf("%d lines, not one for each protocol and number of producers", len(lines))
+	}
+	l := lines[0] // transactional, one producer: a 1.2 ms, b 9 µs, plain 9 µs
+	if !l.fitted || l.base != "idempotent" || math.Abs(l.fit.Half.Center/133.3-1) > 0.2 || l.fit.Half.Lo > 133.3 || l.fit.Half.Hi < 133.3 {
+		t.Errorf("%+v", l.fit)
+	}
+	if z := l.sizes[0]; z.records != 1 || !z.known || math.Abs(z.ratio.Center/(9e-6/(0.0012+9e-6))-1) > 0.2 {
+		t.Errorf("%+v", z)
+	}
+}
+
+func TestRulesThatNothingCouldBeCheckedOfStandTogether(t *testing.T) {
+	s := sizes(3, true)
+	x := &set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}
+	var folded, zero int
+	for _, row := range x.rules().Rows {
+		if row[4] == "not checked" {
+			folded++
+			if row[5] != "–" || row[7] != "–" || row[6] == "" {
+				t.Errorf("%q", row)
+			}
+		} else if row[5] == "0" {
+			zero++
+		}
+	}
+	if folded == 0 || zero > 0 {
+		t.Errorf("%d rows of what was not checked, %d bare zeros", folded, zero)
+	}
+	if c := x.deliveryCard(); !strings.Contains(c.Text, "D1 to D6 not checked") || c.Class == "" {
+		t.Errorf("%+v", c)
+	}
+}
