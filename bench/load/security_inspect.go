@@ -188,3 +188,10 @@ func WrongMechanism(err error) bool { return errors.Is(err, kerr.UnsupportedSasl
 func guessOf(r *kmsg.ApiVersionsResponse) string {
 	return strings.TrimSpace(kversion.FromApiVersionsResponse(r).VersionGuess())
 }
+
+// HungUp says whether brokers closed the connection at the first request, as they do to clients that come without the TLS or the SASL
+// that they want.
+func HungUp(err error) bool {
+	var e *kgo.ErrFirstReadEOF
+	return errors.As(err, &e)
+}

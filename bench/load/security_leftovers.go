@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // goneWithin is how long Remove waits until a removed topic is no longer listed.
@@ -48,11 +49,11 @@ func (i *Inspector) Find(ctx context.Context, ours func(name string) bool) (Left
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
 	var l Leftovers
-	topics, err := i.admin.ListTopics(ctx)
+	topics, err := i.topics(ctx)
 	if err != nil {
 		return l, fmt.Errorf("list topics: %w", err)
 	}
-	for _, name := range topics.Names() {
+	for _, name := range topics {
 		if ours(name) {
 			l.Topics = append(l.Topics, name)
 		}
@@ -84,6 +85,23 @@ func (i *Inspector) Find(ctx context.Context, ours func(name string) bool) (Left
 	return l, nil
 }
 
+// topics lists the names of all topics, the cluster's own apart. It asks by itself: the client library's answer may be an earlier one.
+func (i *Inspector) topics(ctx context.Context) ([]string, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	resp, err := req.RequestWith(ctx, i.client)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, t := range resp.Topics {
+		if t.Topic != nil && !t.IsInternal {
+			out = append(out, *t.Topic)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
 // openState says whether a transaction may still hold readers back.
 func openState(t kadm.ListedTransaction) bool {
 	return t.State == "Ongoing" || strings.HasPrefix(t.State, "Prepare")
@@ -94,7 +112,7 @@ func openState(t kadm.ListedTransaction) bool {
 func (i *Inspector) Remove(ctx context.Context, l Leftovers) error {
 	var errs []error
 	for _, id := range l.Open {
-		if err := i.AbortTransaction(ctx, id); err != nil {
+		if err := i.TakeProducerID(ctx, id); err != nil {
 			errs = append(errs, fmt.Errorf("end the transaction of %s: %w", id, err))
 		}
 	}
@@ -119,10 +137,10 @@ func (i *Inspector) awaitGone(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
 	for {
-		listed, err := i.admin.ListTopics(ctx)
+		listed, err := i.topics(ctx)
 		still := 0
 		for _, n := range names {
-			if listed.Has(n) {
+			if slices.Contains(listed, n) {
 				still++
 			}
 		}

@@ -48,8 +48,8 @@ func (i *Inspector) CreateTopic(ctx context.Context, t TopicSpec, checkOnly bool
 	return err
 }
 
-// DescribeTopic waits until the topic is known and each of its partitions has a leader.
-func (i *Inspector) DescribeTopic(ctx context.Context, name string) error {
+// DescribeTopic waits until the topic is known and each of its partitions has a leader, and tells how many copies a partition has.
+func (i *Inspector) DescribeTopic(ctx context.Context, name string) (copies int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
 	for {
@@ -58,28 +58,33 @@ func (i *Inspector) DescribeTopic(ctx context.Context, name string) error {
 			err = m.Topics[name].Err
 		}
 		for _, p := range m.Topics[name].Partitions {
+			copies = len(p.Replicas)
 			if err == nil && (p.Err != nil || p.Leader < 0) {
 				err = errors.Join(kerr.LeaderNotAvailable, p.Err)
 			}
 		}
 		if err == nil || DeniedResource(err) != "" {
-			return err
+			return copies, err
 		}
 		if !pause(ctx, drainPause) {
-			return err
+			return copies, err
 		}
 	}
 }
 
 // TopicConfigs asks for the topic's configuration.
-func (i *Inspector) TopicConfigs(ctx context.Context, name string) error {
+func (i *Inspector) TopicConfigs(ctx context.Context, name string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
 	configs, err := i.admin.DescribeTopicConfigs(ctx, name)
+	out := map[string]string{}
 	for _, c := range configs {
 		err = errors.Join(err, c.Err)
+		for _, kv := range c.Configs {
+			out[kv.Key] = kv.MaybeValue()
+		}
 	}
-	return err
+	return out, err
 }
 
 // Write appends one record to the topic's first partition.
@@ -217,12 +222,16 @@ func (i *Inspector) DeleteGroup(ctx context.Context, name string) error {
 	return nil
 }
 
-// AbortTransaction ends what a transactional id has open, by taking the id over.
-func (i *Inspector) AbortTransaction(ctx context.Context, id string) error {
+// TakeProducerID asks for a producer id, without an effect on any partition: "" as an idempotent producer does, else as the
+// transactional id's next producer, which ends what the one before has left open.
+func (i *Inspector) TakeProducerID(ctx context.Context, transactionalID string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
 	req := kmsg.NewPtrInitProducerIDRequest()
-	req.TransactionalID, req.TransactionTimeoutMillis = kmsg.StringPtr(id), int32(tryTransaction.Milliseconds())
+	if transactionalID != "" {
+		req.TransactionalID = kmsg.StringPtr(transactionalID)
+	}
+	req.TransactionTimeoutMillis = int32(tryTransaction.Milliseconds())
 	req.ProducerID, req.ProducerEpoch = -1, -1
 	for {
 		resp, err := req.RequestWith(ctx, i.client)

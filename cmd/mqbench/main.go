@@ -18,6 +18,7 @@ import (
 type grammar struct {
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 	Run      runCmd      `cmd:"" help:"Run scenarios and write a report."`
+	Price    priceCmd    `cmd:"" help:"Tell what each delivery guarantee costs on a running cluster; leave nothing there."`
 	Plan     planCmd     `cmd:"" help:"Show the trials, time and disk that scenarios need; run nothing."`
 	Validate validateCmd `cmd:"" help:"Check scenario files; print every mistake with its line."`
 	Report   reportCmd   `cmd:"" help:"Draw the report of run directories again."`

@@ -17,3 +17,11 @@ func openFiles() (uint64, error) {
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
 	return l.Cur, err
 }
+
+// columns is the width of the terminal on standard output; where that is none, a width that has room for intervals.
+func columns() int {
+	if w, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ); err == nil && w.Col > 0 {
+		return int(w.Col)
+	}
+	return 120
+}

@@ -1,0 +1,138 @@
+package price
+
+import (
+	"gopherlog/bench/check"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/stats"
+)
+
+// pick takes one figure from a trial; false where it has none.
+type pick func(result.Trial) (float64, bool)
+
+// confirmed is the latency until the producer knows that a record is safe: its acknowledgement, or where the guarantee
+// has transactions their commit.
+func confirmed(of func(result.Latency) float64) pick {
+	return func(t result.Trial) (float64, bool) {
+		l, ok := t.Latency["commit"][scenario.PhaseSteady]
+		if !ok {
+			l, ok = t.Latency["ack"][scenario.PhaseSteady]
+		}
+		return of(l), ok && of(l) > 0
+	}
+}
+
+// readable is the latency until a reader has a record that it may read.
+func readable(of func(result.Latency) float64) pick {
+	return func(t result.Trial) (float64, bool) {
+		l, ok := t.Latency["visible"][scenario.PhaseSteady]
+		return of(l), ok && of(l) > 0
+	}
+}
+
+func p50(l result.Latency) float64 { return l.P50 }
+func p99(l result.Latency) float64 { return l.P99 }
+
+func achieved(t result.Trial) (float64, bool) { return t.Achieved, t.Achieved > 0 }
+
+func keptUp(t result.Trial) (float64, bool) { return t.Achieved / t.Offered, t.Offered > 0 }
+
+// figures are those of one guarantee in one run. A nil interval was not measured.
+type figures struct {
+	guarantee scenario.Guarantee
+	valid     int // trials that were not set aside
+	trials    int
+	values    map[string]*stats.Interval
+	times     map[string]*stats.Interval // the same as multiples of at_least_once, block by block
+	totals    check.Totals
+	doubtful  int // trials without a verdict
+	violated  int
+}
+
+// picks are what is told of a run whose offers were fixed, and of one that took what it could get.
+var (
+	latencyPicks = map[string]pick{"confirmed p50": confirmed(p50), "confirmed p99": confirmed(p99), "readable p50": readable(p50), "readable p99": readable(p99), "kept up": keptUp}
+	ratePicks    = map[string]pick{"records/s": achieved}
+)
+
+// figuresOf sums a run up, a guarantee an entry, in the order of the cells.
+func figuresOf(r *result.Run, picks map[string]pick) []figures {
+	var base []result.Trial
+	for _, c := range r.Manifest.Cells {
+		if c.Guarantee == string(scenario.AtLeastOnce) {
+			base = of(r.Results.Valid(), c.ID)
+		}
+	}
+	var out []figures
+	for _, c := range r.Manifest.Cells {
+		valid := of(r.Results.Valid(), c.ID)
+		f := figures{guarantee: scenario.Guarantee(c.Guarantee), valid: len(valid), values: map[string]*stats.Interval{}, times: map[string]*stats.Interval{}}
+		for _, t := range of(r.Results.Trials, c.ID) {
+			f.trials++
+			f.add(t.Check)
+		}
+		for name, p := range picks {
+			f.values[name], f.times[name] = summary(valid, p), ratio(valid, base, p, r.Manifest.Scenario.Seed)
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func (f *figures) add(v check.Verdict) {
+	switch v.Status {
+	case check.Violated:
+		f.violated++
+	case check.Inconclusive:
+		f.doubtful++
+	}
+	f.totals.Acked += v.Totals.Acked
+	f.totals.Lost += v.Totals.Lost
+	f.totals.Unseen += v.Totals.Unseen
+	f.totals.Duplicates += v.Totals.Duplicates
+}
+
+func of(ts []result.Trial, cell string) []result.Trial {
+	var out []result.Trial
+	for _, t := range ts {
+		if t.Cell == cell {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func summary(ts []result.Trial, p pick) *stats.Interval {
+	var v []float64
+	for _, t := range ts {
+		if x, ok := p(t); ok {
+			v = append(v, x)
+		}
+	}
+	if len(v) == 0 {
+		return nil
+	}
+	s := stats.Summary(v)
+	return &s
+}
+
+func ratio(ts, base []result.Trial, p pick, seed int64) *stats.Interval {
+	byBlock := map[int]float64{}
+	for _, t := range base {
+		if v, ok := p(t); ok {
+			byBlock[t.Block] = v
+		}
+	}
+	var blocks []stats.Block
+	for _, t := range ts {
+		a, ok := p(t)
+		if b := byBlock[t.Block]; ok && a > 0 && b > 0 {
+			blocks = append(blocks, stats.Block{A: a, B: b})
+		}
+	}
+	if len(blocks) == 0 {
+		return nil
+	}
+	s := stats.Ratio(blocks, seed)
+	return &s
+}

@@ -1,0 +1,297 @@
+package price
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/stats"
+)
+
+// wide is the width from which on medians stand with their intervals.
+const wide = 120
+
+// labels are the guarantees as people say them.
+var labels = map[scenario.Guarantee]string{
+	"at_most_once": "at most once", "at_least_once": "at least once", "idempotent": "idempotent", "transactional": "transactional", "two_phase_commit": "two-phase commit",
+}
+
+// A List is the answer of a run: what each guarantee costs, as text for a terminal.
+type List struct {
+	Plan   *Plan
+	Report *Report       // nil: not known
+	Runs   []*result.Run // one for each of the plan's scenarios, or fewer where the run was interrupted
+}
+
+// Text is the list, no wider than width where that is at least 80.
+func (l List) Text(width int) string {
+	width = max(width, 80)
+	var b strings.Builder
+	for _, line := range Wrap("", l.heading(), width) {
+		b.WriteString(line + "\n")
+	}
+	trials := 0
+	for _, r := range l.Runs {
+		trials += len(r.Results.Trials)
+		if len(r.Results.Trials) == 0 {
+			continue
+		}
+		b.WriteString("\n")
+		if r.Manifest.Scenario.Model == "open" {
+			l.latencies(&b, r, width)
+		} else {
+			l.rates(&b, r, width)
+		}
+	}
+	if trials == 0 {
+		b.WriteString("\nNothing was measured.\n")
+		return b.String()
+	}
+	b.WriteString("\n")
+	l.held(&b)
+	b.WriteString("\n")
+	for _, n := range l.notes() {
+		for _, line := range Wrap(n.mark, n.text, width) {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (l List) heading() string {
+	p := l.Plan
+	copies := "copies as the cluster makes by default"
+	if n := max(p.Copies, l.copies()); n > 0 {
+		copies = count(n, "copy", "copies")
+	}
+	if l.Report != nil && l.Report.Effective["min.insync.replicas"] != "" {
+		copies += ", at least " + l.Report.Effective["min.insync.replicas"] + " in sync"
+	}
+	return fmt.Sprintf("What each delivery guarantee costs on %s: %s; %d partitions, %s; records of %d bytes from %s.",
+		p.Brokers[0], count(len(p.Facts.Brokers), "broker", "brokers"), p.Partitions, copies, p.Bytes, count(p.Producers, "producer", "producers"))
+}
+
+func (l List) copies() int {
+	if l.Report == nil {
+		return 0
+	}
+	return l.Report.Copies
+}
+
+func (l List) latencies(b *strings.Builder, r *result.Run, width int) {
+	fmt.Fprintf(b, "At %s records/s offered; latencies from the moment a record was due:\n\n", thousands(int64(l.Plan.Rate)))
+	value, w := bare, 6
+	if width >= wide {
+		value, w = withBounds(bare), 16
+	}
+	head := table{widths: []int{16, 2*w + 1, 2*w + 1, 35}}
+	head.row("", "confirmed, ms", "readable, ms", "× at least once, p50")
+	b.WriteString(head.String())
+	t := table{widths: []int{16, w, w, w, w, 17, 17}}
+	t.row("guarantee", "p50", "p99", "p50", "p99", "confirmed", "readable")
+	t.rule()
+	l.rows(&t, figuresOf(r, latencyPicks), func(f figures) []string {
+		return []string{show(f.values["confirmed p50"], value), show(f.values["confirmed p99"], value), show(f.values["readable p50"], value), show(f.values["readable p99"], value),
+			multiple(f, "confirmed p50"), multiple(f, "readable p50")}
+	})
+	b.WriteString(t.String())
+}
+
+func (l List) rates(b *strings.Builder, r *result.Run, width int) {
+	fmt.Fprintf(b, "At saturation, %s records outstanding:\n\n", thousands(int64(r.Manifest.Cells[0].Bound)))
+	value, w := plainRate, 12
+	if width >= wide {
+		value, w = withBounds(plainRate), 32
+	}
+	t := table{widths: []int{16, w, 10, 20}}
+	t.row("guarantee", "records/s", "MB/s", "× at least once")
+	t.rule()
+	l.rows(&t, figuresOf(r, ratePicks), func(f figures) []string {
+		mb := func(v float64) string { return fmt.Sprintf("%.1f", v*float64(l.Plan.Bytes)/1e6) }
+		return []string{show(f.values["records/s"], value), show(f.values["records/s"], func(iv stats.Interval) string { return mb(iv.Center) }), multiple(f, "records/s")}
+	})
+	b.WriteString(t.String())
+}
+
+// rows adds a row for each guarantee that was asked for, also for those that could not be had.
+func (l List) rows(t *table, fs []figures, cells func(figures) []string) {
+	for _, g := range Guarantees {
+		if !slices.Contains(l.Plan.Guarantees, g) {
+			continue
+		}
+		if l.Plan.Unavailable[g] != "" {
+			t.row(labels[g], "n/a")
+			continue
+		}
+		for _, f := range fs {
+			if f.guarantee == g {
+				t.row(append([]string{labels[g]}, cells(f)...)...)
+			}
+		}
+	}
+}
+
+// held tells for each guarantee what became of its records in all runs.
+func (l List) held(b *strings.Builder) {
+	t := table{widths: []int{16, 11, 7, 19, 10, 12}}
+	t.row("did it hold?", "confirmed", "lost", "", "duplicates", "verdict")
+	t.rule()
+	sums := map[scenario.Guarantee]*figures{}
+	for _, r := range l.Runs {
+		for _, f := range figuresOf(r, nil) {
+			s := sums[f.guarantee]
+			if s == nil {
+				s = &figures{}
+				sums[f.guarantee] = s
+			}
+			s.totals.Acked += f.totals.Acked
+			s.totals.Lost += f.totals.Lost
+			s.totals.Unseen += f.totals.Unseen
+			s.totals.Duplicates += f.totals.Duplicates
+			s.violated, s.doubtful, s.trials = s.violated+f.violated, s.doubtful+f.doubtful, s.trials+f.trials
+		}
+	}
+	for _, g := range Guarantees {
+		s := sums[g]
+		if s == nil || s.trials == 0 {
+			continue
+		}
+		bound := ""
+		if s.totals.Acked > 0 {
+			bound = fmt.Sprintf("≤ %s a million", thousands(int64(1e6*stats.UpperBound(min(s.totals.Lost, s.totals.Acked), s.totals.Acked)+0.999)))
+		}
+		t.row(labels[g], thousands(s.totals.Acked), thousands(s.totals.Lost), bound, thousands(s.totals.Duplicates), s.verdict())
+	}
+	b.WriteString(t.String())
+}
+
+func (f *figures) verdict() string {
+	switch {
+	case f.violated > 0:
+		return "✗ broken"
+	case f.doubtful == f.trials:
+		return "? not known"
+	case f.doubtful > 0:
+		return fmt.Sprintf("✓ %d unknown", f.doubtful)
+	}
+	return "✓ held"
+}
+
+// note is a paragraph below the list.
+type note struct{ mark, text string }
+
+// notes say how to read the list, and what it does not say.
+func (l List) notes() []note {
+	var out []note
+	for _, g := range Guarantees {
+		if why := l.Plan.Unavailable[g]; why != "" && slices.Contains(l.Plan.Guarantees, g) {
+			out = append(out, note{"n/a ", labels[g] + ": " + why})
+		}
+	}
+	aside, all, reasons := l.setAside()
+	if aside > 0 {
+		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials were set aside: %s. A client machine that does nothing else, or a lower -rate, gives more sound ones.", aside, all, strings.Join(reasons, "; "))})
+	}
+	out = append(out, l.behind()...)
+	if l.copies() == 1 {
+		out = append(out, note{"! ", "A partition has one copy here: what is acknowledged is lost with its broker. -replication-factor asks for more copies."})
+	}
+	out = append(out,
+		note{"", "Confirmed: acknowledged, or with transactions committed. Readable: a reader that follows has it; with transactions only once they are committed."},
+		note{"", l.bounds() + " \"~\": the interval holds 1, no difference was seen. Multiples are taken within a block, in which every guarantee had its turn."})
+	if !l.Plan.Saturate {
+		out = append(out, note{"", "What the cluster takes at most was not measured: -saturate offers it all that it takes."})
+	}
+	return out
+}
+
+// bounds says what the brackets mean.
+func (l List) bounds() string {
+	blocks := 0
+	for _, r := range l.Runs {
+		for _, f := range figuresOf(r, nil) {
+			blocks = max(blocks, f.valid)
+		}
+	}
+	if blocks < 6 {
+		return fmt.Sprintf("Medians of %s, in brackets lowest and highest: -blocks 6 is the least that gives a 95 %% interval.", count(blocks, "block", "blocks"))
+	}
+	return fmt.Sprintf("Medians of %d blocks, in brackets their 95 %% interval.", blocks)
+}
+
+func (l List) setAside() (aside, all int, reasons []string) {
+	for _, r := range l.Runs {
+		for _, t := range r.Results.Trials {
+			all++
+			if len(t.Invalid) == 0 {
+				continue
+			}
+			aside++
+			for _, why := range t.Invalid {
+				why, _, _ = strings.Cut(why, ":")
+				if !slices.Contains(reasons, why) && len(reasons) < 3 {
+					reasons = append(reasons, why)
+				}
+			}
+		}
+	}
+	return aside, all, reasons
+}
+
+// behind names guarantees under which the cluster did not take what was offered: their latencies are those of a queue.
+func (l List) behind() []note {
+	const enough = 0.95
+	var out []note
+	for _, r := range l.Runs {
+		if r.Manifest.Scenario.Model != "open" {
+			continue
+		}
+		for _, f := range figuresOf(r, latencyPicks) {
+			if k := f.values["kept up"]; k != nil && k.Center < enough {
+				out = append(out, note{"! ", fmt.Sprintf("%s: %.0f %% of what was offered was confirmed in time: its latencies are those of a queue that grows.", labels[f.guarantee], 100*k.Center)})
+			}
+		}
+	}
+	return out
+}
+
+// multiple shows a figure as a multiple of at least once.
+func multiple(f figures, name string) string {
+	iv := f.times[name]
+	switch {
+	case f.guarantee == scenario.AtLeastOnce:
+		return "1"
+	case iv == nil:
+		return "–"
+	}
+	out := withBounds(bare)(*iv)
+	if iv.Confidence > 0 && iv.Lo <= 1 && iv.Hi >= 1 {
+		out = "~" + out
+	}
+	return out
+}
+
+func show(iv *stats.Interval, how func(stats.Interval) string) string {
+	if iv == nil {
+		return "–"
+	}
+	return how(*iv)
+}
+
+// bare shows a figure without its bounds.
+func bare(iv stats.Interval) string { return two(iv.Center) }
+
+func plainRate(iv stats.Interval) string { return thousands(int64(iv.Center)) }
+
+// withBounds puts the bounds behind the median.
+func withBounds(how func(stats.Interval) string) func(stats.Interval) string {
+	return func(iv stats.Interval) string {
+		if iv.N == 1 {
+			return how(iv)
+		}
+		at := func(v float64) string { return how(stats.Interval{Center: v}) }
+		return fmt.Sprintf("%s (%s–%s)", at(iv.Center), at(iv.Lo), at(iv.Hi))
+	}
+}

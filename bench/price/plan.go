@@ -1,0 +1,191 @@
+package price
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gopherlog/bench/load"
+	"gopherlog/bench/scenario"
+)
+
+//go:embed price.yaml
+var underRate []byte
+
+//go:embed saturation.yaml
+var atSaturation []byte
+
+// trialExtra is what a trial takes beside its phases on a cluster that runs: topics, connections, the final read.
+const trialExtra = 2500 * time.Millisecond
+
+// A Plan is a run before it begins.
+type Plan struct {
+	Options
+	Scenarios   []*scenario.Scenario
+	Unavailable map[scenario.Guarantee]string // guarantees that were asked for and cannot be had here, and why
+	Facts       load.Facts
+}
+
+// NewPlan decides what can be priced on a cluster, and how. The options must be valid.
+func NewPlan(o Options, f load.Facts) (*Plan, error) {
+	if o.Run == "" {
+		o.Run = newRun()
+	}
+	p := &Plan{Options: o, Facts: f, Unavailable: map[scenario.Guarantee]string{}}
+	return p, p.build()
+}
+
+// Without takes a guarantee out that turned out not to be available.
+func (p *Plan) Without(g scenario.Guarantee, why string) error {
+	p.Unavailable[g] = why
+	return p.build()
+}
+
+// Priced are the guarantees that are measured.
+func (p *Plan) Priced() []scenario.Guarantee {
+	var out []scenario.Guarantee
+	for _, g := range p.Guarantees {
+		if p.Unavailable[g] == "" {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Stem begins the name of everything that this run creates, voted ids apart.
+func (p *Plan) Stem() string { return p.Prefix + p.Run + "-" }
+
+func (p *Plan) build() error {
+	p.Scenarios = nil
+	first, err := p.parse("price.yaml", underRate, fmt.Sprintf("load.rate=%g/s", p.Rate))
+	if err != nil {
+		return err
+	}
+	p.Scenarios = append(p.Scenarios, first)
+	if !p.Saturate {
+		return nil
+	}
+	second, err := p.parse("saturation.yaml", atSaturation)
+	p.Scenarios = append(p.Scenarios, second)
+	return err
+}
+
+// parse reads one of the scenarios in here, with what the options say put over it.
+func (p *Plan) parse(name string, text []byte, sets ...string) (*scenario.Scenario, error) {
+	dir, err := os.MkdirTemp("", "mqbench-price-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	sc, err := scenario.Parse(file, append(p.sets(), sets...))
+	if err != nil {
+		return nil, fmt.Errorf("the scenario of price: %w", err)
+	}
+	return sc, nil
+}
+
+func (p *Plan) sets() []string {
+	var brokers []string
+	for _, b := range p.Brokers {
+		brokers = append(brokers, fmt.Sprintf("%q", b))
+	}
+	sets := []string{
+		"target.external.bootstrap=[" + strings.Join(brokers, ", ") + "]",
+		"target.external.prefix=" + p.Stem(),
+		"guarantee=[" + words(p.Priced()) + "]",
+		fmt.Sprintf("topics.0.partitions=%d", p.Partitions),
+		fmt.Sprintf("producers.count=%d", p.Producers),
+		fmt.Sprintf("load.value.size=%dB", p.Bytes),
+		fmt.Sprintf("runs.repeats=%d", p.Blocks),
+		fmt.Sprintf("phases.warmup=%s", p.Steady/3),
+		fmt.Sprintf("phases.steady=%s", p.Steady),
+		fmt.Sprintf("seed=%d", p.Seed),
+	}
+	if p.Copies > 0 {
+		sets = append(sets, fmt.Sprintf("target.replication_factor=%d", p.Copies))
+	}
+	return sets
+}
+
+// Takes is about how long the run will be.
+func (p *Plan) Takes() time.Duration {
+	var sum time.Duration
+	for _, s := range p.Scenarios {
+		var all time.Duration
+		for _, c := range s.Expand() {
+			all += c.Phases.Sending() + trialExtra + c.Runs.Cooldown
+		}
+		sum += min(all*time.Duration(s.Runs.Repeats), s.Runs.MaxTime)
+	}
+	return sum
+}
+
+// Trials is how many there will be.
+func (p *Plan) Trials() (n int) {
+	for _, s := range p.Scenarios {
+		n += len(s.Expand()) * s.Runs.Repeats
+	}
+	return n
+}
+
+// Try is the topic with which the rights are tried before the load.
+func (p *Plan) Try(now time.Time) load.TopicSpec {
+	return load.TopicSpec{Name: p.Stem() + now.UTC().Format(stampLayout) + "-try", Partitions: 1, ReplicationFactor: p.Copies, Config: p.topicConfig()}
+}
+
+// topicConfig is what any topic of the run is given, so that a policy that refuses it does so before the load.
+func (p *Plan) topicConfig() map[string]string {
+	out := map[string]string{}
+	for _, s := range p.Scenarios {
+		for _, t := range s.Topics {
+			for k, v := range t.Config {
+				if plain, err := scenario.Plain(k, v); err == nil {
+					v = plain
+				}
+				out[k] = v
+			}
+		}
+	}
+	return out
+}
+
+// Creates lists everything that the run creates, and what becomes of it, a paragraph each.
+func (p *Plan) Creates() []string {
+	copies := "as many copies as the cluster makes by default"
+	if p.Copies > 0 {
+		copies = fmt.Sprintf("%d copies", p.Copies)
+	}
+	out := []string{fmt.Sprintf("topic %sTIME-try: 1 partition, %s. One record for each right that is tried. Removed before the load begins.", p.Stem(), copies)}
+	for _, s := range p.Scenarios {
+		cells := s.Expand()
+		sent := fmt.Sprintf("at most %.0f records", p.Rate*s.Phases.Sending().Seconds())
+		if s.Load.Model == "closed" {
+			sent = "as many records as the cluster takes in " + s.Phases.Sending().String()
+		}
+		for _, t := range s.Topics {
+			out = append(out, fmt.Sprintf("%d topics %sTIME-bBB-cCC-%s, BB 01 to %02d, CC 01 to %02d, one after the other: %d partitions, %s%s; %s of %d bytes each. Removed when its trial ends.",
+				len(cells)*s.Runs.Repeats, p.Stem(), t.Name, s.Runs.Repeats, len(cells), t.Partitions, copies, settings(t.Config), sent, p.Bytes))
+		}
+	}
+	return out
+}
+
+func settings(config map[string]string) string {
+	var out []string
+	for k, v := range config {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(out, ", ")
+}

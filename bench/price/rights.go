@@ -1,0 +1,209 @@
+package price
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gopherlog/bench/load"
+	"gopherlog/bench/scenario"
+)
+
+// A Right is something that the cluster must allow its user, in the words of Kafka's ACLs.
+type Right struct {
+	Operation string
+	Resource  string // Topic, Group, Cluster, TransactionalId
+	Prefix    string // the names that it is wanted for begin with it; "": there is only one such resource
+}
+
+// String says the right as one reads it aloud.
+func (r Right) String() string {
+	if r.Prefix == "" {
+		return r.Operation + " on the " + r.Resource
+	}
+	return fmt.Sprintf("%s on %s %s*", r.Operation, r.Resource, r.Prefix)
+}
+
+// grants are the commands of Kafka's own tool that allow rights to a principal, one for each resource.
+func grants(rights []Right, principal, brokers string) []string {
+	flags := map[string]string{"Topic": "--topic", "Group": "--group", "Cluster": "--cluster", "TransactionalId": "--transactional-id"}
+	var out []string
+	operations, done := map[string]string{}, map[string]bool{}
+	for _, r := range rights {
+		operations[r.Resource+r.Prefix] += " --operation " + r.Operation
+	}
+	for _, r := range rights {
+		if done[r.Resource+r.Prefix] {
+			continue
+		}
+		done[r.Resource+r.Prefix] = true
+		line := fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal %s%s %s", brokers, principal, operations[r.Resource+r.Prefix], flags[r.Resource])
+		if r.Prefix != "" {
+			line += " " + r.Prefix + " --resource-pattern-type prefixed"
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// Missing is a right that the cluster refused.
+type Missing struct {
+	Right
+	Answer error // the cluster's own words
+}
+
+// A Report is what trying the rights told.
+type Report struct {
+	Missing   []Missing
+	Untried   []Right           // they need something that is missing
+	Copies    int               // of a partition that the run creates; 0: not known
+	Effective map[string]string // settings of a topic that the run creates; nil where they may not be read
+	Notes     []string
+}
+
+// Wants lists the rights that the run takes.
+func (p *Plan) Wants() []Right {
+	topic := func(op string) Right { return Right{op, "Topic", p.Prefix} }
+	out := []Right{topic("Create"), topic("Describe"), topic("Write"), topic("Read"), topic("Delete")}
+	for _, g := range p.Priced() {
+		if g == scenario.Idempotent {
+			out = append(out, idempotentWrite)
+		}
+	}
+	return out
+}
+
+var idempotentWrite = Right{"IdempotentWrite", "Cluster", ""}
+
+// Check tries every right with one record each, on a topic of its own that is gone when it returns. With dry it changes
+// nothing, and tries what can be tried so. Its error is of the cluster, not of a right.
+func (p *Plan) Check(ctx context.Context, i *load.Inspector, now time.Time, dry bool) (*Report, error) {
+	c := &checking{plan: p, ctx: ctx, inspector: i, topic: p.Try(now), report: &Report{}}
+	// Refusals of what does not exist and of what is not made: neither leaves anything behind.
+	c.try(Right{"Delete", "Topic", p.Prefix}, func() error { return i.DeleteTopic(ctx, c.topic.Name) })
+	c.try(Right{"Create", "Topic", p.Prefix}, func() error { return i.CreateTopic(ctx, c.topic, true) })
+	if p.wants(idempotentWrite) {
+		c.try(idempotentWrite, func() error { return i.TakeProducerID(ctx, "") })
+	}
+	if c.failed != nil {
+		return c.report, c.failed
+	}
+	var err error
+	if !dry && len(c.report.Missing) == 0 {
+		err = c.withTopic()
+	}
+	wants := p.Wants()
+	for _, w := range wants {
+		if !slices.Contains(c.tried, w) {
+			c.report.Untried = append(c.report.Untried, w)
+		}
+	}
+	slices.SortStableFunc(c.report.Missing, func(a, b Missing) int { return slices.Index(wants, a.Right) - slices.Index(wants, b.Right) })
+	return c.report, err
+}
+
+func (p *Plan) wants(r Right) bool { return slices.Contains(p.Wants(), r) }
+
+// checking is a Check while it goes on.
+type checking struct {
+	plan      *Plan
+	ctx       context.Context
+	inspector *load.Inspector
+	topic     load.TopicSpec
+	report    *Report
+	tried     []Right
+	failed    error // the first answer that was no refusal of a right
+}
+
+// try says whether the right is there. What fails otherwise ends the check.
+func (c *checking) try(r Right, do func() error) bool {
+	if c.failed != nil {
+		return false
+	}
+	err := do()
+	if err == nil {
+		c.tried = append(c.tried, r)
+		return true
+	}
+	resource := load.DeniedResource(err)
+	if resource == "" {
+		c.failed = fmt.Errorf("try %s: %w", r, err)
+		return false
+	}
+	c.tried = append(c.tried, r)
+	if resource != r.Resource { // it takes another right than the one that was thought of
+		r = Right{r.Operation, resource, r.Prefix}
+	}
+	if slices.ContainsFunc(c.report.Missing, func(m Missing) bool { return m.Right == r }) {
+		return false
+	}
+	c.report.Missing = append(c.report.Missing, Missing{r, err})
+	return false
+}
+
+// withTopic makes the topic, tries everything on it, and removes it, also after an interrupt.
+func (c *checking) withTopic() error {
+	i, name := c.inspector, c.topic.Name
+	if err := i.CreateTopic(c.ctx, c.topic, false); err != nil {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	defer func() { _ = i.Remove(context.WithoutCancel(c.ctx), load.Leftovers{Topics: []string{name}}) }() // what stays is found at the end
+	right := func(op string) Right { return Right{op, "Topic", c.plan.Prefix} }
+	described := c.try(right("Describe"), func() (err error) { c.report.Copies, err = i.DescribeTopic(c.ctx, name); return err })
+	written := described && c.try(right("Write"), func() error { return i.Write(c.ctx, name) })
+	if written {
+		c.try(right("Read"), func() error { return i.Read(c.ctx, name) })
+	}
+	if written && c.plan.wants(idempotentWrite) {
+		c.try(idempotentWrite, func() error { return i.WriteIdempotent(c.ctx, name) })
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	c.readSettings(name)
+	return c.ctx.Err()
+}
+
+// readSettings asks for what only the report tells. A run goes on without it.
+func (c *checking) readSettings(topic string) {
+	m, err := c.inspector.TopicConfigs(c.ctx, topic)
+	if err != nil {
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf("the topics' settings cannot be read back, for want of %s; the report will not name them", Right{"DescribeConfigs", "Topic", c.plan.Prefix}))
+		return
+	}
+	c.report.Effective = m
+}
+
+// Text says what is missing and how to grant it.
+func (r *Report) Text(principal, brokers string) string {
+	var b strings.Builder
+	if principal == "" {
+		principal = "'User:<you>'"
+	}
+	fmt.Fprintf(&b, "The cluster refuses %s:\n", count(len(r.Missing), "right", "rights"))
+	var all []Right
+	for _, m := range r.Missing {
+		all = append(all, m.Right)
+		fmt.Fprintf(&b, "  ✗ %s\n      answered: %v\n", m.Right, m.Answer)
+	}
+	if len(r.Untried) > 0 {
+		b.WriteString("Wanted as well, and not tried because of these:\n")
+		for _, u := range r.Untried {
+			fmt.Fprintf(&b, "  ? %s\n", u)
+		}
+	}
+	b.WriteString("An administrator grants them with Kafka's own tool:\n")
+	for _, line := range grants(append(all, r.Untried...), principal, brokers) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	return b.String()
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,391 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/load"
+	"gopherlog/bench/price"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+	"gopherlog/bench/suite"
+	"gopherlog/cmd/internal/cli"
+)
+
+// sweepPatience is how long the removal of everything may take, also after an interrupt.
+const sweepPatience = time.Minute
+
+type priceCmd struct {
+	connectFlags
+	Rate       string        `help:"Records offered a second, over all producers; nothing is sent faster." default:"1k/s" placeholder:"N/s"`
+	Saturate   bool          `help:"Measure the greatest throughput as well: loads the cluster as much as it takes, for four minutes."`
+	Guarantees []string      `help:"Guarantees to price; at_least_once must be among them. Default: all." placeholder:"NAME"`
+	Producers  int           `help:"Producer clients." default:"2"`
+	Partitions int           `help:"Partitions of a topic." default:"6"`
+	Copies     int           `name:"replication-factor" help:"Copies of a partition. Default: the cluster's."`
+	Bytes      int           `name:"record-bytes" help:"Bytes of a record's value." default:"1024"`
+	Records    int           `name:"txn-records" help:"Records of a transaction." default:"100"`
+	Blocks     int           `help:"Repeats; six are the least that give an interval." default:"6"`
+	Steady     time.Duration `help:"Measured part of a trial; a third of it is sent before." default:"4.5s"`
+	Seed       int64         `help:"Seed of everything random." default:"1"`
+	Prefix     string        `help:"Begins the name of everything that is created." default:"mqbench-price-"`
+	DryRun     bool          `help:"List what would be created and which rights that takes; create nothing."`
+	Cleanup    bool          `help:"Remove what earlier runs left; measure nothing."`
+	Yes        bool          `help:"Do not ask before leftovers are removed."`
+	Out        string        `help:"Run directory to make. Default: results/<time>-price." type:"path"`
+	Progress   string        `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
+}
+
+// Run prices the guarantees of a running cluster. Whatever it creates is gone when it returns, or is named.
+func (c *priceCmd) Run(s *streams) error {
+	options, err := c.options()
+	security, e := c.security(s)
+	if err = errors.Join(err, e); err != nil {
+		return cli.Usage(err)
+	}
+	ctx, stop := interruptedOnce(s)
+	defer stop()
+	i, err := load.NewInspector(load.KafkaConfig{Bootstrap: c.Brokers, Security: security})
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	facts, err := i.Facts(ctx)
+	if err != nil {
+		return cli.Environment(price.Explain(err, c.Brokers, security))
+	}
+	plan, err := price.NewPlan(options, facts)
+	if err != nil {
+		return err
+	}
+	p := &pricing{priceCmd: c, streams: s, ctx: ctx, inspector: i, security: security, plan: plan}
+	p.introduce()
+	if why := price.Unreachable(facts); why != "" {
+		return cli.Environment(errors.New(why))
+	}
+	switch {
+	case c.Cleanup:
+		return p.cleanup()
+	case c.DryRun:
+		return p.dryRun()
+	}
+	return p.run()
+}
+
+func (c *priceCmd) options() (price.Options, error) {
+	o := price.Options{Brokers: c.Brokers, Prefix: c.Prefix, Guarantees: price.Guarantees, Saturate: c.Saturate, Producers: c.Producers,
+		Partitions: c.Partitions, Copies: c.Copies, Bytes: c.Bytes, Records: c.Records, Blocks: c.Blocks, Steady: c.Steady, Seed: c.Seed}
+	if len(c.Guarantees) > 0 {
+		o.Guarantees = nil
+		for _, g := range c.Guarantees {
+			o.Guarantees = append(o.Guarantees, scenario.Guarantee(g))
+		}
+	}
+	var err error
+	if o.Rate, err = price.ParseRate(c.Rate); err != nil {
+		o.Rate = 1 // its own mistake is told
+		err = fmt.Errorf("-rate: %w", err)
+	}
+	return o, errors.Join(err, o.Validate())
+}
+
+// pricing is one call of the command.
+type pricing struct {
+	*priceCmd
+	*streams
+	ctx       context.Context
+	inspector *load.Inspector
+	security  *load.Security
+	plan      *price.Plan
+	checked   *price.Report
+}
+
+// introduce says what was found.
+func (p *pricing) introduce() {
+	f := p.plan.Facts
+	like := ""
+	if f.Resembles != "" {
+		like = ", which answers like Kafka " + f.Resembles
+	}
+	fmt.Fprintf(p.out, "cluster %s%s; %s\n", f.ClusterID, like, p.security)
+	for _, b := range f.Brokers {
+		rack := ""
+		if b.Rack != "" {
+			rack = " in rack " + b.Rack
+		}
+		fmt.Fprintf(p.out, "  broker %d at %s%s\n", b.ID, b.Addr, rack)
+	}
+}
+
+// dryRun lists everything, and asks what can be asked without an effect.
+func (p *pricing) dryRun() error {
+	fmt.Fprintf(p.out, "\nA run would take about %s, at most %s, and create, with the time of its beginning for TIME:\n",
+		p.plan.Takes().Round(10*time.Second), price.MostTime)
+	p.list("  - ", p.plan.Creates())
+	fmt.Fprintf(p.out, "\nIt would need these rights, which are tried with one record before the load:\n")
+	var rights []string
+	for _, r := range p.plan.Wants() {
+		rights = append(rights, r.String())
+	}
+	p.list("  - ", rights)
+	for _, g := range p.plan.Guarantees {
+		if why := p.plan.Unavailable[g]; why != "" {
+			p.list("", []string{fmt.Sprintf("%s is n/a: %s", g, why)})
+		}
+	}
+	if l, err := p.leftovers(""); err == nil {
+		p.tellLeftovers(l)
+	}
+	report, err := p.plan.Check(p.ctx, p.inspector, time.Now(), true)
+	if err != nil {
+		return cli.Environment(err)
+	}
+	if len(report.Missing) > 0 {
+		return p.refused(report)
+	}
+	fmt.Fprintf(p.out, "\nNothing was created. The rights to create and to remove topics were asked for, and are there.\n")
+	return nil
+}
+
+func (p *pricing) refused(r *price.Report) error {
+	fmt.Fprintf(p.out, "\n%s", r.Text(p.security.Principal(), p.Brokers[0]))
+	var names []string
+	for _, m := range r.Missing {
+		names = append(names, m.String())
+	}
+	return cli.Environment(fmt.Errorf("no load was sent: missing %s", strings.Join(names, "; ")))
+}
+
+// run tries the rights, measures, removes, and tells.
+func (p *pricing) run() error {
+	out := p.Out
+	if out == "" {
+		out = filepath.Join("results", time.Now().Format("20060102-150405")+"-price")
+	}
+	if err := result.Free(out); err != nil {
+		return cli.Usage(err)
+	}
+	if err := p.offerLeftovers(); err != nil {
+		return err
+	}
+	defer p.sweep()
+	report, err := p.plan.Check(p.ctx, p.inspector, time.Now(), false)
+	switch {
+	case p.ctx.Err() != nil:
+		return p.interrupted()
+	case err != nil:
+		return cli.Environment(err)
+	case len(report.Missing) > 0:
+		return p.refused(report)
+	}
+	p.checked = report
+	p.list("note: ", report.Notes)
+	fmt.Fprintf(p.out, "rights: all there. %d trials, about %s, at most %s; everything created begins with %s\n", p.plan.Trials(), p.plan.Takes().Round(10*time.Second), price.MostTime, p.plan.Stem())
+	runs, failed := p.measure(out)
+	p.sweep()
+	return p.tell(out, runs, failed)
+}
+
+func (p *pricing) interrupted() error {
+	return &cli.Error{Code: suite.ExitInterrupted, Err: errors.New("interrupted before the load began")}
+}
+
+// measure runs the plan's scenarios one after the other.
+func (p *pricing) measure(out string) (runs []*result.Run, err error) {
+	list := make([]parsed, len(p.plan.Scenarios))
+	for n, sc := range p.plan.Scenarios {
+		list[n] = parsed{sc.Name, sc}
+	}
+	progress := newProgress(p.err, p.Progress)
+	for _, sc := range list {
+		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: "(built into mqbench price)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
+			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress})
+		if r != nil {
+			runs = append(runs, r)
+		}
+		if err != nil || p.ctx.Err() != nil {
+			return runs, err
+		}
+	}
+	return runs, nil
+}
+
+// command is the line that repeats the run; it never held a password.
+func (p *pricing) command() string {
+	line := "mqbench price"
+	for _, a := range os.Args[min(2, len(os.Args)):] {
+		line += " " + a
+	}
+	return line
+}
+
+// tell draws the report, writes the list beside it and prints it last.
+func (p *pricing) tell(out string, runs []*result.Run, failed error) error {
+	judge := &runCmd{Title: "What does each delivery guarantee cost on " + p.Brokers[0] + "?"}
+	for _, r := range runs {
+		if r.Results.Verdict == check.Violated { // with its witnesses; else the list says all
+			printSummary(p.out, r)
+		}
+	}
+	failed = errors.Join(failed, judge.draw(p.streams, out, runs))
+	list := price.List{Plan: p.plan, Report: p.checked, Runs: runs}
+	if len(runs) > 0 {
+		failed = errors.Join(failed, os.WriteFile(filepath.Join(out, "price.txt"), []byte(list.Text(120)), 0o644))
+	}
+	fmt.Fprintf(p.out, "\n%s", list.Text(columns()))
+	code := exitOf(p.ctx, runs)
+	switch {
+	case failed == nil:
+		return code
+	case p.ctx.Err() != nil:
+		return &cli.Error{Code: suite.ExitInterrupted, Err: errors.Join(code, failed)}
+	case cli.Code(code) == suite.ExitViolation:
+		return &cli.Error{Code: suite.ExitViolation, Err: errors.Join(code, failed)}
+	case errors.Is(failed, suite.ErrEnvironment):
+		return cli.Environment(failed)
+	}
+	return failed
+}
+
+// leftovers finds what runs left: every run's, or with a token that run's.
+func (p *pricing) leftovers(run string) (load.Leftovers, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), sweepPatience)
+	defer cancel()
+	return p.inspector.Find(ctx, price.NamesUnder(p.plan.Prefix, run).Ours)
+}
+
+// sweep removes what this run created and its trials did not, also after an interrupt. It may be called twice.
+func (p *pricing) sweep() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), sweepPatience)
+	defer cancel()
+	l, err := p.leftovers(p.plan.Run)
+	if err == nil && l.Removable() {
+		err = p.inspector.Remove(ctx, l)
+	}
+	if err == nil {
+		l, err = p.leftovers(p.plan.Run)
+	}
+	if err != nil || l.Removable() {
+		p.list("left on the cluster: ", l.List())
+		fmt.Fprintf(p.err, "mqbench: not everything that begins with %s could be removed: %v; `mqbench price -cleanup` tries again\n", p.plan.Stem(), err)
+	}
+}
+
+// offerLeftovers tells of what a run that was killed has left, and removes it if the user says so.
+func (p *pricing) offerLeftovers() error {
+	l, err := p.leftovers("")
+	if err != nil {
+		fmt.Fprintf(p.err, "note: leftovers of earlier runs could not be looked for: %v\n", err)
+		return nil
+	}
+	p.tellLeftovers(l)
+	if !l.Removable() {
+		return nil
+	}
+	if !p.agreed("Remove them now?") {
+		fmt.Fprintln(p.out, "They stay. `mqbench price -cleanup -yes` removes them.")
+		return nil
+	}
+	return p.remove(l)
+}
+
+// cleanup removes leftovers, and measures nothing.
+func (p *pricing) cleanup() error {
+	l, err := p.leftovers("")
+	if err != nil {
+		return cli.Environment(err)
+	}
+	p.tellLeftovers(l)
+	switch {
+	case !l.Removable():
+		fmt.Fprintf(p.out, "Nothing that an earlier run created is left under %s.\n", p.plan.Prefix)
+		return nil
+	case !p.agreed("Remove them?"):
+		return cli.Usage(errors.New("nothing was removed: -yes agrees to it"))
+	}
+	return p.remove(l)
+}
+
+func (p *pricing) remove(l load.Leftovers) error {
+	ctx, cancel := context.WithTimeout(p.ctx, sweepPatience)
+	defer cancel()
+	if err := p.inspector.Remove(ctx, l); err != nil {
+		return cli.Environment(fmt.Errorf("not everything could be removed: %w", err))
+	}
+	fmt.Fprintf(p.out, "%d removed.\n", len(l.List()))
+	return nil
+}
+
+func (p *pricing) tellLeftovers(l load.Leftovers) {
+	names := price.NamesUnder(p.plan.Prefix, "")
+	for _, u := range l.Unasked {
+		p.list("note: ", []string{"leftovers could not be looked for everywhere: " + u})
+	}
+	if l.Removable() {
+		fmt.Fprintf(p.out, "\nA run that did not end left these, or one goes on now:\n")
+		var lines []string
+		for _, x := range l.List() {
+			lines = append(lines, describe(names, x))
+		}
+		p.list("  - ", lines)
+	}
+	if n := len(l.Idle); n > 0 {
+		p.list("note: ", []string{fmt.Sprintf("%d transactional ids of earlier runs are known to the cluster; no client can remove them, it forgets them by itself (transactional.id.expiration.ms)", n)})
+	}
+}
+
+// describe adds its age to a leftover, whose name is the last word.
+func describe(names price.Names, line string) string {
+	at := strings.LastIndex(line, " ") + 1
+	return line[:at] + names.Describe(line[at:], time.Now())
+}
+
+// agreed asks on a terminal; elsewhere only -yes agrees.
+func (p *pricing) agreed(question string) bool {
+	if p.Yes {
+		return true
+	}
+	f, ok := p.out.(*os.File)
+	if !ok || !cli.IsTerminal(f) || !cli.IsTerminal(os.Stdin) {
+		return false
+	}
+	fmt.Fprintf(p.out, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+// list prints paragraphs, each behind its mark.
+func (p *pricing) list(mark string, paragraphs []string) {
+	for _, x := range paragraphs {
+		for _, line := range price.Wrap(mark, x, columns()) {
+			fmt.Fprintln(p.out, line)
+		}
+	}
+}
+
+// interruptedOnce ends the context at the first interrupt: the trial is closed, what was created is removed, and the report is written. The
+// second interrupt ends the process at once, and says what that leaves.
+func interruptedOnce(s *streams) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		fmt.Fprintln(s.err, "\ninterrupted: ending the trial and removing what was created; interrupt again to stop at once")
+		cancel()
+		<-signals
+		fmt.Fprintln(s.err, "\nstopped at once: `mqbench price -cleanup` finds what is left on the cluster")
+		os.Exit(suite.ExitInterrupted)
+	}()
+	return ctx, func() { signal.Stop(signals); cancel() }
+}
