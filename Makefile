@@ -11,7 +11,7 @@ FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engin
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
            ./bench/history:FuzzReader ./txn/twopc:FuzzDecode
 
-.PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients clean
+.PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients compat clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ check-format: ## Kafka's own dump-log reads what we wrote
 
 clients: build ## foreign Kafka clients against three nodes
 	@bash scripts/clients.sh
+
+compat: ## foreign clients and their own suites, groups and transactions too (SUITES="kafkajs java-tools", COMPATFLAGS=-grow): an hour
+	@bash scripts/compat.sh $(COMPATFLAGS) $(SUITES)
 
 clean: ## remove what the other targets made
 	rm -rf $(BIN) coverage

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// env is what a suite runs in.
+type env struct {
+	options
+	cluster *cluster // nil on an external target
+	addr    string   // bootstrap addresses, with commas
+	suite   string   // its name
+	dir     string   // for logs and files of this suite
+}
+
+func (e *env) first() string { addr, _, _ := strings.Cut(e.addr, ","); return addr }
+
+// suite is one foreign client, or its own tests.
+type suite struct {
+	name     string // of its lists
+	client   string // for the document
+	limit    time.Duration
+	proxied  bool   // clients must be told the addresses of proxies
+	host     string // that clients are told instead of 127.0.0.1
+	ownNodes bool   // it cannot run on a cluster that somebody else started
+	missing  func(options) string
+	fetch    func(context.Context, *env) error
+	version  func(*env) string
+	run      func(context.Context, *env) ([]result, error)
+}
+
+var suites = []suite{franz, franzKills, kafkaGo, saramaFunctional, confluentGo, confluentPython, confluentPythonOld, kafkajs, platformatic, javaTools}
+
+// needs says which of these commands is not installed.
+func needs(commands ...string) func(options) string {
+	return func(options) string {
+		for _, c := range commands {
+			if _, err := exec.LookPath(c); err != nil {
+				return c + " is not installed"
+			}
+		}
+		return ""
+	}
+}
+
+func fixed(version string) func(*env) string { return func(*env) string { return version } }
+
+var franzModule = module{path: "github.com/twmb/franz-go", version: "v1.22.3"}
+
+var franzVars = []string{"KGO_TEST_RF=3", "KGO_TEST_RECORDS=50000", "KGO_LOG_LEVEL=none"}
+
+var franz = suite{
+	name: "franz-go", client: "franz-go, its own suite (`pkg/kgo`)", limit: 20 * time.Minute,
+	missing: needs("go"), fetch: franzModule.fetch, version: fixed(franzModule.version),
+	run: func(ctx context.Context, e *env) ([]result, error) {
+		g := goTest{dir: franzModule.source(e.options), pkg: "./pkg/kgo", limit: 18 * time.Minute, vars: append(franzVars, "KGO_SEEDS="+e.addr)}
+		return g.run(ctx, e)
+	},
+}
+
+// franzKills runs franz-go's two ETL tests three times while a node is killed every ten seconds, a different one each time, and started
+// again two seconds later.
+var franzKills = suite{
+	name: "franz-go-kills", client: "franz-go, its ETL tests, a node killed every 10 s", limit: 30 * time.Minute, ownNodes: true,
+	missing: needs("go"), fetch: franzModule.fetch, version: fixed(franzModule.version),
+	run: func(ctx context.Context, e *env) (all []result, err error) {
+		pausing, stop := context.WithCancel(ctx)
+		kills := make(chan int)
+		go func() { kills <- e.cluster.killNow(pausing, 10*time.Second, 2*time.Second) }()
+		for _, test := range []string{"TestGroupETL", "TestTxnEtl"} {
+			for turn := range 3 {
+				g := goTest{dir: franzModule.source(e.options), pkg: "./pkg/kgo", limit: 8 * time.Minute, vars: append(franzVars, "KGO_SEEDS="+e.addr), flags: []string{"-run", "^" + test + "$"}}
+				one, err := g.run(ctx, e)
+				if err != nil {
+					stop()
+					<-kills
+					return all, err
+				}
+				for _, r := range one {
+					r.name = fmt.Sprintf("%s-%d", r.name, turn+1)
+					all = append(all, r)
+				}
+			}
+		}
+		stop()
+		fmt.Fprintf(os.Stderr, "    nodes killed: %d\n", <-kills)
+		return all, nil
+	},
+}
+
+// killNow kills nodes in turn until the context ends, and returns how many with all of them running.
+func (c *cluster) killNow(ctx context.Context, every, down time.Duration) (kills int) {
+	for ; ; kills++ {
+		if !sleep(ctx, every-down) {
+			return kills
+		}
+		i := (kills*2 + kills/3) % len(c.nodes) // no node is always the next
+		c.kill(i)
+		sleep(ctx, down)
+		if err := c.start(i); err != nil {
+			fmt.Fprintf(os.Stderr, "    node %d: %v\n", i+1, err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// kafka-go's suite has its broker's address in the text.
+var kafkaGoModule = module{path: "github.com/segmentio/kafka-go", version: "v0.4.51",
+	files: map[string]string{"compat_test.go": "package kafka\n\nimport \"os\"\n\nvar compatAddr = os.Getenv(\"COMPAT_ADDR\")\n"},
+	edits: []edit{
+		{pattern: "*_test.go", old: `"localhost:9092"`, new: "compatAddr", spare: []string{"example_consumergroup_test.go", "example_writer_test.go", "address_test.go"}},
+		{pattern: "client_test.go", old: `TCP("localhost")`, new: "TCP(compatAddr)"},
+		{pattern: "conn_test.go", old: "const (\n\t\ttcp ", new: "var (\n\t\ttcp "},
+		{pattern: "reader_test.go", old: "const broker = compatAddr", new: "broker := compatAddr"},
+	},
+}
+
+var kafkaGo = suite{
+	name: "kafka-go", client: "kafka-go, its own suite", host: "localhost", limit: 20 * time.Minute,
+	missing: needs("go"), fetch: kafkaGoModule.fetch, version: fixed(kafkaGoModule.version),
+	run: func(ctx context.Context, e *env) ([]result, error) {
+		g := goTest{dir: kafkaGoModule.source(e.options), pkg: ".", limit: 18 * time.Minute, vars: []string{"KAFKA_SKIP_NETTEST=1", "KAFKA_VERSION=2.8.1", "COMPAT_ADDR=" + e.first()}}
+		return g.run(ctx, e)
+	},
+}
