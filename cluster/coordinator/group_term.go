@@ -3,7 +3,6 @@ package coordinator
 import (
 	"fmt"
 
-	"gopherlog/engine/record"
 	"gopherlog/txn/group"
 )
 
@@ -16,6 +15,8 @@ type groupTerm struct {
 	answers map[group.Request]func(group.Effect)
 	last    group.Request
 	unknown map[string]bool // topics that the image did not know at the last sweep
+
+	gathered gathered
 }
 
 func newGroupTerm(g *Groups, t *term) *groupTerm {
@@ -45,6 +46,8 @@ func (t *groupTerm) load() {
 
 // lost ends all machines: whoever waits for one is sent to the next coordinator.
 func (t *groupTerm) lost() {
+	abandon(t.gathered.parts)
+	t.gathered.parts = nil
 	for _, l := range t.lives {
 		t.handle(l, group.Lost{})
 	}
@@ -194,7 +197,7 @@ func misled(e group.Effect) group.Effect {
 
 // appendRecord replicates a machine's record.
 func (t *groupTerm) appendRecord(l *live, r *group.Record) {
-	t.appendOf(l, t.batch(pair{group.Key{Group: l.id}, r.Encode()}), func(err error) {
+	t.appendOf(l, func(err error) {
 		switch {
 		case l.spoiled:
 		case err == nil:
@@ -204,30 +207,5 @@ func (t *groupTerm) appendRecord(l *live, r *group.Record) {
 			l.spoiled = true
 			t.handle(l, group.Lost{})
 		}
-	}, nil)
-}
-
-// pair is a record of the topic; a nil value is a tombstone.
-type pair struct {
-	key   group.Key
-	value []byte
-}
-
-func (t *groupTerm) batch(pairs ...pair) record.Batch {
-	b := record.Builder{BaseTimestamp: t.g.cfg.Now().UnixMilli()}
-	for _, p := range pairs {
-		b.Append(record.Record{Key: p.key.Encode(), Value: p.value})
-	}
-	return b.Finish()
-}
-
-// appendOf replicates a batch of a group. then is called on this goroutine with the outcome; when the term ends before there is one, lost is
-// called instead, on whichever goroutine, unless it is nil.
-func (t *groupTerm) appendOf(l *live, b record.Batch, then func(error), lost func()) {
-	l.flying++
-	t.append(b, func(err error) {
-		l.flying--
-		then(err)
-		t.settle(l)
-	}, lost)
+	}, nil, pair{group.Key{Group: l.id}, r.Encode()})
 }

@@ -30,7 +30,7 @@ func (t *groupTerm) commit(id string, e group.Commit, offsets []pair, done func(
 			done(code)
 			return
 		}
-		t.appendOf(l, t.batch(offsets...), func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) })
+		t.appendOf(l, func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) }, offsets...)
 	}, func(r group.Request) group.Event {
 		e.Request = r
 		return e
@@ -53,7 +53,7 @@ func (t *groupTerm) remove(id string, done func(group.Code)) {
 			done(code) // the machine's own tombstone is durable
 			return
 		}
-		t.appendOf(l, t.batch(pair{key: group.Key{Group: id}}), func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) })
+		t.appendOf(l, func(err error) { done(codeOf(err)) }, func() { done(group.NotCoordinator) }, pair{key: group.Key{Group: id}})
 	}, func(r group.Request) group.Event { return group.Remove{Request: r} })
 }
 
@@ -87,7 +87,7 @@ func (t *groupTerm) removeOffsets(id string, keys []group.Key, done func(group.C
 		done(group.OK, codes)
 		return
 	}
-	t.appendOf(l, t.batch(gone...), func(err error) { done(codeOf(err), codes) }, func() { done(group.NotCoordinator, nil) })
+	t.appendOf(l, func(err error) { done(codeOf(err), codes) }, func() { done(group.NotCoordinator, nil) }, gone...)
 }
 
 // sweep forgets offsets that expired, and groups of which nothing is left.
@@ -138,9 +138,9 @@ func (t *groupTerm) forget(l *live, keys []group.Key) {
 	for i, k := range keys {
 		pairs[i].key = k
 	}
-	t.appendOf(l, t.batch(pairs...), func(err error) {
+	t.appendOf(l, func(err error) {
 		if err != nil {
 			t.g.cfg.Logger.Debug("offsets were not forgotten", "group", l.id, "shard", t.s.number, "error", err)
 		}
-	}, nil)
+	}, nil, pairs...)
 }

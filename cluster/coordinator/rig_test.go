@@ -259,9 +259,11 @@ func wait[T any](t *testing.T, c <-chan T) T {
 	panic("not reached")
 }
 
-// none checks that there is no answer yet: behind everything that was asked before, another question is answered.
+// none checks that there is no answer yet: behind everything that was asked before, and the batch that it was gathered into, another
+// question is answered.
 func none[T any](r *rig, c <-chan T) {
 	r.t.Helper()
+	wait(r.t, r.describe("nobody"))
 	wait(r.t, r.describe("nobody"))
 	select {
 	case v := <-c:
