@@ -19,7 +19,7 @@ import (
 )
 
 var produceAPI = api{
-	key: 0, name: "Produce", min: 0, max: 9,
+	key: 0, name: "Produce", min: 0, max: 12,
 	serve: serveProduce,
 	notes: []string{
 		"Versions 0 to 2 are advertised because old clients look for them before they compress; their record formats are answered with UNSUPPORTED_FOR_MESSAGE_FORMAT.",
@@ -28,6 +28,7 @@ var produceAPI = api{
 		"Compressed batches are not decompressed, and Kafka does: of them only the CRC and the header are checked, and that the bytes can hold so many records. A producer that compresses garbage under a valid CRC makes its consumers fail; mqvalidate finds such a batch.",
 		"zstd needs version 7, otherwise UNSUPPORTED_COMPRESSION_TYPE. Batches are stored as they were sent.",
 		"acks=0 gets no response; any error closes the connection.",
+		"Versions 12 and newer leave it to the partition to become part of the transaction (transaction version 2).",
 		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP).",
 		"A transactional batch without transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The first one of a transaction in a partition is let in only when the transaction's coordinator confirms that it is ongoing, for clients of every version: otherwise TRANSACTION_ABORTABLE, below version 11 INVALID_TXN_STATE; NOT_ENOUGH_REPLICAS when no coordinator could be asked within the request's timeout.",
 		"A batch that meets the producer's transaction before, still ending, is held until it has ended, within the request's timeout; no fixed pause. Kafka answers CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS at once and lets the client try again.",
@@ -193,8 +194,14 @@ func txnVersion(produce int16) producer.TransactionVersion {
 	return producer.Version0
 }
 
+// firstAbortableProduce is the version from which on clients know TRANSACTION_ABORTABLE.
+const firstAbortableProduce = 11
+
 // produceCode is codeOf in words that clients of the version know.
 func produceCode(err error, version int16) int16 {
+	if errors.Is(err, partition.ErrTransactionAborted) && version < firstAbortableProduce {
+		return codeInvalidProducerEpoch // clients of these versions go on by aborting (KIP-588); the other code is fatal to them
+	}
 	return int16(kafkatx.Code(codeOf(err)).For(kafkatx.APIProduce, version))
 }
 

@@ -128,6 +128,7 @@ var errorCodes = []struct {
 	{partition.ErrProducerFenced, codeProducerFenced},
 	{partition.ErrNotTransactional, codeInvalidTxnState},
 	{partition.ErrInvalidTxnState, codeTransactionAbortable},
+	{partition.ErrTransactionAborted, codeTransactionAbortable},
 	{partition.ErrInvalidProducerIDMapping, codeInvalidProducerIDMapping},
 	{partition.ErrConcurrentTransactions, codeConcurrentTransactions},
 	{partition.ErrCoordinatorFenced, codeCoordinatorFenced},

@@ -174,7 +174,9 @@ func (p *fakePartition) Read(r partition.ReadRequest) (partition.ReadResult, err
 		s.Release()
 		s = nil
 	}
-	res.Slice = s
+	if res.Slice = s; r.Isolation == partition.ReadCommitted {
+		res.Aborted = p.aborted
+	}
 	return res, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"gopherlog/cluster/meta"
 	"gopherlog/engine/record"
+	"gopherlog/txn/producer"
 )
 
 // golden compares text with a file below testdata, or writes it with -update.
@@ -161,6 +162,11 @@ func question(w *world, key, version int16) kmsg.Request {
 		topic.Topic, topic.Partitions = t, append(topic.Partitions, p)
 		req.Topics = append(req.Topics, topic)
 		return req
+	case 27:
+		return markersOf(version, t, 0, 5)
+	case 61:
+		w.part(t, 0).producers = []producer.Producer{{ID: 7, Epoch: 1, LastSequence: 4, LastTimestamp: 9, CoordinatorEpoch: 2, Transaction: 1}}
+		return describeProducersOf(t, 0, 5)
 	case 32:
 		req := describeOf(t, "retention.ms", "segment.bytes")
 		own := kmsg.NewDescribeConfigsRequestResource()

@@ -35,9 +35,9 @@ func registry() []*api {
 		&produceAPI, &fetchAPI, &listOffsetsAPI, &metadataAPI, &offsetCommitAPI, &offsetFetchAPI, &findCoordinatorAPI,
 		&joinGroupAPI, &heartbeatAPI, &leaveGroupAPI, &syncGroupAPI, &describeGroupsAPI, &listGroupsAPI, &apiVersionsAPI,
 		&createTopicsAPI, &deleteTopicsAPI, &deleteRecordsAPI, &initProducerIDAPI, &offsetForLeaderEpochAPI,
-		&addPartitionsToTxnAPI, &addOffsetsToTxnAPI, &endTxnAPI, &txnOffsetCommitAPI, &describeConfigsAPI,
+		&addPartitionsToTxnAPI, &addOffsetsToTxnAPI, &endTxnAPI, &writeTxnMarkersAPI, &txnOffsetCommitAPI, &describeConfigsAPI,
 		&describeLogDirsAPI, &createPartitionsAPI, &deleteGroupsAPI, &incrementalAlterConfigsAPI, &offsetDeleteAPI,
-		&describeClusterAPI, &describeTransactionsAPI, &listTransactionsAPI,
+		&describeClusterAPI, &describeProducersAPI, &describeTransactionsAPI, &listTransactionsAPI,
 	}
 }
 

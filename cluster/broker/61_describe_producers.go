@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var describeProducersAPI = api{
+	key: 61, name: "DescribeProducers", min: 0, max: 0,
+	maxFrame: maxControlFrame,
+	serve:    inOrder(describeProducers),
+	notes: []string{
+		"Every producer id that the partition remembers, ascending, with the first offset of its open transaction (−1: none). Only leaders answer.",
+	},
+}
+
+func describeProducers(c *call, req *kmsg.DescribeProducersRequest) kmsg.Response {
+	resp := kmsg.NewPtrDescribeProducersResponse()
+	image := c.cfg.Meta.Image()
+	for i := range req.Topics {
+		t := kmsg.NewDescribeProducersResponseTopic()
+		t.Topic = req.Topics[i].Topic
+		for _, number := range req.Topics[i].Partitions {
+			out := kmsg.NewDescribeProducersResponseTopicPartition()
+			out.Partition = number
+			p, _, code := c.find(image, t.Topic, number)
+			if code == codeNone {
+				_, err := p.CheckEpoch(-1)
+				code = codeOf(err)
+			}
+			if out.ErrorCode = c.refuse(code); code == codeNone {
+				out.ActiveProducers = activeProducers(p)
+			}
+			t.Partitions = append(t.Partitions, out)
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}
+
+func activeProducers(p Partition) []kmsg.DescribeProducersResponseTopicPartitionActiveProducer {
+	known := p.Producers()
+	out := make([]kmsg.DescribeProducersResponseTopicPartitionActiveProducer, len(known))
+	for i, x := range known {
+		a := &out[i]
+		a.Default()
+		a.ProducerID, a.ProducerEpoch, a.CoordinatorEpoch = x.ID, int32(x.Epoch), x.CoordinatorEpoch
+		a.LastSequence, a.LastTimestamp, a.CurrentTxnStartOffset = x.LastSequence, x.LastTimestamp, x.Transaction
+	}
+	return out
+}

@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/cluster/partition"
+	"gopherlog/engine/record"
+	"gopherlog/txn/producer"
+)
+
+func markersOf(version int16, topic string, numbers ...int32) *kmsg.WriteTxnMarkersRequest {
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	req.Version = version
+	m := kmsg.NewWriteTxnMarkersRequestMarker()
+	m.ProducerID, m.ProducerEpoch, m.CoordinatorEpoch, m.Committed = 7, 3, 5, true
+	if version >= 2 {
+		m.TransactionVersion = 2
+	}
+	t := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
+	t.Topic, t.Partitions = topic, numbers
+	m.Topics = append(m.Topics, t)
+	req.Markers = append(req.Markers, m)
+	return req
+}
+
+func describeProducersOf(topic string, numbers ...int32) *kmsg.DescribeProducersRequest {
+	req := kmsg.NewPtrDescribeProducersRequest()
+	t := kmsg.NewDescribeProducersRequestTopic()
+	t.Topic, t.Partitions = topic, numbers
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+func TestMarkersReachTheirPartitions(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 2)
+	w.create("gone", 1)
+	w.part("gone", 0).fail(partition.ErrNotLeader)
+	for version := int16(0); version <= 2; version++ {
+		resp := w.dial().ask(markersOf(version, "t", 0, 1, 2)).(*kmsg.WriteTxnMarkersResponse)
+		var codes []int16
+		for _, p := range resp.Markers[0].Topics[0].Partitions {
+			codes = append(codes, p.ErrorCode)
+		}
+		if diff := cmp.Diff([]int16{0, 0, codeUnknownTopicOrPartition}, codes); diff != "" || resp.Markers[0].ProducerID != 7 {
+			t.Errorf("version %d: %+v %s", version, resp, diff)
+		}
+		want := producer.Marker{ProducerID: 7, Epoch: 3, CoordinatorEpoch: 5, Commit: true}
+		if version >= 2 {
+			want.Version = producer.Version2
+		}
+		for number := range int32(2) {
+			p := w.part("t", number)
+			p.mu.Lock()
+			if last := p.markers[len(p.markers)-1]; last != want {
+				t.Errorf("version %d: partition %d got %+v, want %+v", version, number, last, want)
+			}
+			p.mu.Unlock()
+		}
+	}
+	for err, want := range map[error]int16{
+		partition.ErrNotLeader: codeNotLeaderOrFollower, partition.ErrInvalidProducerEpoch: codeInvalidProducerEpoch,
+		partition.ErrCoordinatorFenced: codeCoordinatorFenced, partition.ErrInvalidTxnState: codeInvalidTxnState, partition.ErrTimeout: codeRequestTimedOut,
+	} {
+		w.part("gone", 0).fail(err)
+		resp := w.dial().ask(markersOf(1, "gone", 0)).(*kmsg.WriteTxnMarkersResponse)
+		if got := resp.Markers[0].Topics[0].Partitions[0].ErrorCode; got != want {
+			t.Errorf("%v: code %d, want %d", err, got, want)
+		}
+	}
+}
+
+// fail lets everything that is asked of the partition fail.
+func (p *fakePartition) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failWith = err
+}
+
+func TestDescribeProducersShowsOpenTransactions(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	w.part("t", 0).producers = []producer.Producer{
+		{ID: 7, Epoch: 3, LastSequence: 9, LastOffset: 20, LastTimestamp: 1000, CoordinatorEpoch: 5, Transaction: 12},
+		{ID: 8, LastSequence: -1, CoordinatorEpoch: -1, Transaction: -1},
+	}
+	resp := w.dial().ask(describeProducersOf("t", 0, 4)).(*kmsg.DescribeProducersResponse)
+	parts := resp.Topics[0].Partitions
+	if len(parts[0].ActiveProducers) != 2 || parts[1].ErrorCode != codeUnknownTopicOrPartition {
+		t.Fatalf("%+v", parts)
+	}
+	a, b := parts[0].ActiveProducers[0], parts[0].ActiveProducers[1]
+	if a.ProducerID != 7 || a.ProducerEpoch != 3 || a.LastSequence != 9 || a.LastTimestamp != 1000 || a.CoordinatorEpoch != 5 || a.CurrentTxnStartOffset != 12 {
+		t.Errorf("%+v", a)
+	}
+	if b.LastSequence != -1 || b.CoordinatorEpoch != -1 || b.CurrentTxnStartOffset != -1 {
+		t.Errorf("%+v", b)
+	}
+	w.part("t", 0).lead(false, 1)
+	resp = w.dial().ask(describeProducersOf("t", 0)).(*kmsg.DescribeProducersResponse)
+	if code := resp.Topics[0].Partitions[0].ErrorCode; code != codeNotLeaderOrFollower {
+		t.Errorf("a follower answers code %d", code)
+	}
+}
+
+// What the transaction's coordinator said reaches each client in words that its version knows.
+func TestProduceTellsOfTransactionsInTheClientsWords(t *testing.T) {
+	txn := batchOf(record.Builder{Producer: &record.Producer{ID: 1}, Transactional: true}, "a")
+	id := "tx"
+	for _, tc := range []struct {
+		err            error
+		old, mid, new_ int16 // below 11, at 11, from 12 on
+	}{
+		{partition.ErrInvalidTxnState, codeInvalidTxnState, codeTransactionAbortable, codeTransactionAbortable},
+		{partition.ErrNotTransactional, codeInvalidTxnState, codeInvalidTxnState, codeInvalidTxnState},
+		{partition.ErrConcurrentTransactions, codeNotEnoughReplicas, codeNotEnoughReplicas, codeConcurrentTransactions},
+		{partition.ErrProducerFenced, codeInvalidProducerEpoch, codeInvalidProducerEpoch, codeInvalidProducerEpoch},
+		{partition.ErrInvalidProducerEpoch, codeInvalidProducerEpoch, codeInvalidProducerEpoch, codeInvalidProducerEpoch},
+		{partition.ErrInvalidProducerIDMapping, codeInvalidProducerIDMapping, codeInvalidProducerIDMapping, codeInvalidProducerIDMapping},
+		{partition.ErrTransactionAborted, codeInvalidProducerEpoch, codeTransactionAbortable, codeTransactionAbortable},
+		{partition.ErrNotCoordinator, codeNotEnoughReplicas, codeNotEnoughReplicas, codeNotEnoughReplicas},
+	} {
+		for version, want := range map[int16]int16{9: tc.old, 11: tc.mid, 12: tc.new_} {
+			if got := produceCode(tc.err, version); got != want {
+				t.Errorf("%v at version %d: code %d, want %d", tc.err, version, got, want)
+			}
+		}
+		w := newWorld(t)
+		w.create("t", 1)
+		w.part("t", 0).fail(tc.err)
+		for version, want := range map[int16]int16{9: tc.old, 11: tc.mid, 12: tc.new_} {
+			req := produce(version, -1, "t", 0, txn)
+			req.TransactionID = &id
+			if out := w.dial().produce(req); out.ErrorCode != want {
+				t.Errorf("%v: version %d: code %d, want %d", tc.err, version, out.ErrorCode, want)
+			}
+			last := w.part("t", 0).lastAppend
+			if last.TransactionalID != id || (last.Version == producer.Version2) != (version >= 12) {
+				t.Errorf("version %d appended with %q version %d", version, last.TransactionalID, last.Version)
+			}
+		}
+	}
+}
+
+// read_uncommitted gets no list: some clients drop records by it.
+func TestOnlyReadersOfCommittedGetTheAbortedList(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	w.fill("t", 0, 4)
+	p := w.part("t", 0)
+	p.aborted, p.stable = []producer.Aborted{{ProducerID: 7, First: 1, Last: 2}, {ProducerID: 8, First: 0, Last: 3}}, 1
+	for version := int16(4); version <= fetchAPI.max; version++ {
+		for _, isolation := range []int8{partition.ReadUncommitted, partition.ReadCommitted} {
+			req := fetch(version, "t", 0, 0)
+			req.IsolationLevel = isolation
+			out := w.dial().ask(req).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+			var got [][2]int64
+			for _, a := range out.AbortedTransactions {
+				got = append(got, [2]int64{a.ProducerID, a.FirstOffset})
+			}
+			var want [][2]int64
+			if isolation == partition.ReadCommitted {
+				want = [][2]int64{{7, 1}, {8, 0}}
+			}
+			if diff := cmp.Diff(want, got); diff != "" || out.LastStableOffset != 3 || out.HighWatermark != 4 {
+				t.Errorf("version %d isolation %d: %+v %s", version, isolation, out, diff)
+			}
+		}
+	}
+}
+
+func TestListOffsetsRespectsTheIsolation(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	w.fill("t", 0, 4)
+	w.part("t", 0).stable = 3
+	for isolation, want := range map[int8]int64{partition.ReadUncommitted: 4, partition.ReadCommitted: 1} {
+		req := listOffsetsOf(7, "t", timestampLatest, -1)
+		req.IsolationLevel = isolation
+		if got := w.dial().ask(req).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]; got.Offset != want || got.ErrorCode != 0 {
+			t.Errorf("isolation %d: %+v, want %d", isolation, got, want)
+		}
+	}
+}
