@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -14,7 +15,7 @@ var findCoordinatorAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    inOrder(findCoordinator),
 	notes: []string{
-		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks; until it is, and while a shard has no leader, the answer is COORDINATOR_NOT_AVAILABLE.",
+		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks. The answer waits for a leader of the shard, a second at most; without one it is COORDINATOR_NOT_AVAILABLE.",
 		"The coordinator of a transactional id is the leader of its shard of __transaction_state, by the same rule. Other kinds are INVALID_REQUEST.",
 	},
 }
@@ -24,6 +25,9 @@ const (
 
 	coordinatorOfGroup       = 0
 	coordinatorOfTransaction = 1
+
+	coordinatorWait = time.Second // for a shard that has no leader at the moment
+	coordinatorLook = 5 * time.Millisecond
 )
 
 var (
@@ -33,26 +37,28 @@ var (
 
 func findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := kmsg.NewPtrFindCoordinatorResponse()
+	ctx, cancel := context.WithTimeout(c.req.Conn.Context(), autoCreateWait)
+	defer cancel()
 	if c.version < firstCoordinatorList {
-		out := c.coordinatorOf(req.CoordinatorType, req.CoordinatorKey)
+		out := c.coordinatorOf(ctx, req.CoordinatorType, req.CoordinatorKey)
 		resp.ErrorCode, resp.ErrorMessage = out.ErrorCode, out.ErrorMessage
 		resp.NodeID, resp.Host, resp.Port = out.NodeID, out.Host, out.Port
 		return resp
 	}
 	for _, key := range req.CoordinatorKeys {
-		resp.Coordinators = append(resp.Coordinators, c.coordinatorOf(req.CoordinatorType, key))
+		resp.Coordinators = append(resp.Coordinators, c.coordinatorOf(ctx, req.CoordinatorType, key))
 	}
 	return resp
 }
 
-func (c *call) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+func (c *call) coordinatorOf(ctx context.Context, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	out := kmsg.NewFindCoordinatorResponseCoordinator()
 	out.Key, out.NodeID, out.Port = key, -1, -1
 	if kind != coordinatorOfGroup && kind != coordinatorOfTransaction {
 		out.ErrorCode, out.ErrorMessage = c.refuse(codeInvalidRequest), &noSuchKind
 		return out
 	}
-	br, err := c.findShard(kind, key)
+	br, err := c.findShard(ctx, kind, key)
 	if br != nil {
 		out.Host, out.Port = c.endpoint(c.req.Conn, br)
 		out.NodeID = int32(br.ID)
@@ -66,14 +72,35 @@ func (c *call) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorResponse
 }
 
 // findShard returns the broker that leads the shard of a group or a transactional id, nil if there is none now.
-func (c *call) findShard(kind int8, key string) (*meta.Broker, error) {
-	ctx, cancel := context.WithTimeout(c.req.Conn.Context(), autoCreateWait)
-	defer cancel()
+func (c *call) findShard(ctx context.Context, kind int8, key string) (*meta.Broker, error) {
 	t, number, err := c.shardOf(ctx, kind, key)
 	if err != nil {
 		return nil, err
 	}
-	return c.cfg.Meta.Image().Brokers[c.leadership(t, number).leader], nil
+	return c.awaitShard(ctx, t, number), nil
+}
+
+// awaitShard returns the broker that leads a shard as soon as there is one, nil at the limit: a client that is told that there is none
+// comes back after a pause that is longer than most elections.
+func (c *call) awaitShard(ctx context.Context, t *meta.Topic, number int32) *meta.Broker {
+	ctx, cancel := context.WithTimeout(ctx, coordinatorWait)
+	defer cancel()
+	look := time.NewTicker(coordinatorLook)
+	defer look.Stop()
+	for {
+		image := c.cfg.Meta.Image()
+		if now := image.Topic(t.Name); now != nil && now.ID == t.ID {
+			t = now
+		}
+		if br := image.Brokers[c.leadership(t, number).leader]; br != nil {
+			return br
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+	}
 }
 
 func (c *call) shardOf(ctx context.Context, kind int8, key string) (t *meta.Topic, number int32, err error) {
