@@ -52,36 +52,52 @@ type fence struct {
 // book is what is known of transactions.
 type book struct {
 	txns   []txn
-	index  map[actor]map[uint32]int32
+	index  map[actor][]int32 // by number, which counts from 1: index in txns plus one; 0 none
 	fences map[uint16][]fence
-	ends   map[actor][]int32 // transactions of an actor in the order of their numbers
 	over   bool              // there were more than maxTxns
 	stable [][]history.Record
 	runs   *txnReads // messages of transactions that committed readers were given while the load ran
 }
 
 func newBook() book {
-	return book{index: map[actor]map[uint32]int32{}, fences: map[uint16][]fence{}, ends: map[actor][]int32{}}
+	return book{index: map[actor][]int32{}, fences: map[uint16][]fence{}}
 }
 
 // open is the transaction of that number, made where it is new; -1 where the book is full.
 func (b *book) open(a actor, number uint32) int32 {
 	row := b.index[a]
-	if row == nil {
-		row = map[uint32]int32{}
-		b.index[a] = row
-	}
-	if i, ok := row[number]; ok {
-		return i
+	if int(number) < len(row) && row[number] != 0 {
+		return row[number] - 1
 	}
 	if len(b.txns) >= maxTxns {
 		b.over = true
 		return -1
 	}
-	i := int32(len(b.txns))
+	if int(number) >= len(row) {
+		row = append(row, make([]int32, int(number)+1-len(row))...)
+		b.index[a] = row
+	}
 	b.txns = append(b.txns, txn{actor: a, number: number, state: history.Begun, begun: never, asked: never, ended: never})
-	row[number], b.ends[a] = i, append(b.ends[a], i)
-	return i
+	row[number] = int32(len(b.txns))
+	return row[number] - 1
+}
+
+// get is the transaction of that number; nil where there is none.
+func (b *book) get(a actor, number uint32) *txn {
+	if row := b.index[a]; int(number) < len(row) && row[number] != 0 {
+		return &b.txns[row[number]-1]
+	}
+	return nil
+}
+
+// inOrder lists an actor's transactions in the order of their numbers.
+func (b *book) inOrder(a actor) (list []int32) {
+	for _, i := range b.index[a] {
+		if i != 0 {
+			list = append(list, i-1)
+		}
+	}
+	return list
 }
 
 // judgeBegun reads how every transaction was driven.
@@ -96,9 +112,6 @@ func judgeBegun(l *ledger, _ map[string]*finding) error {
 			b.txns[i].step(r)
 		}
 	})
-	for _, list := range b.ends {
-		sort.Slice(list, func(i, j int) bool { return b.txns[list[i]].number < b.txns[list[j]].number })
-	}
 	b.follow()
 	for i := range b.txns {
 		switch t := &b.txns[i]; t.state {
@@ -138,11 +151,11 @@ func (t *txn) step(r *history.Record) {
 func (b *book) follow() {
 	last := map[uint16]actor{}
 	doubtful := func(a actor) bool {
-		list := b.ends[a]
-		return len(list) > 0 && b.txns[list[len(list)-1]].unsure()
+		row := b.index[a]
+		return b.txns[row[len(row)-1]-1].unsure()
 	}
 	var actors []actor
-	for a := range b.ends {
+	for a := range b.index {
 		actors = append(actors, a)
 	}
 	sort.Slice(actors, func(i, j int) bool { return actors[i].session < actors[j].session })
@@ -151,7 +164,7 @@ func (b *book) follow() {
 		if before, ok := last[a.producer]; ok {
 			late = doubtful(before)
 		}
-		for _, i := range b.ends[a] {
+		for _, i := range b.inOrder(a) {
 			b.txns[i].late = late
 			late = b.txns[i].unsure()
 		}

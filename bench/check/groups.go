@@ -170,8 +170,7 @@ func (m *memberSteps) ask(r *history.Record) {
 		return
 	}
 	c := commit{asked: r.At, next: r.Offset, generation: r.Epoch, by: actor{r.Producer, r.Session}, at: never}
-	if i, ok := m.l.book.index[c.by][r.Txn]; ok {
-		t := &m.l.book.txns[i]
+	if t := m.l.book.get(c.by, r.Txn); t != nil {
 		c.at, c.ok = t.ended, t.mustShow()
 	}
 	m.g.commit(r.Partition, c)

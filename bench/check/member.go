@@ -102,7 +102,7 @@ func (m *member) step(r *history.Record) {
 	}
 	if who := (actor{r.Producer, r.Session}); who != m.who {
 		m.settle(never)
-		m.who, m.ends, m.next = who, m.l.book.ends[who], 0
+		m.who, m.ends, m.next = who, m.l.book.inOrder(who), 0
 	}
 	switch r.Step {
 	case history.Assigned:
