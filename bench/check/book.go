@@ -54,7 +54,7 @@ type book struct {
 	txns   []txn
 	index  map[actor][]int32 // by number, which counts from 1: index in txns plus one; 0 none
 	fences map[uint16][]fence
-	over   bool              // there were more than maxTxns
+	over   bool // there were more than maxTxns
 	stable [][]history.Record
 	runs   *txnReads // messages of transactions that committed readers were given while the load ran
 }
