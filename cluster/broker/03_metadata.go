@@ -15,7 +15,7 @@ var metadataAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    inOrder(metadata),
 	notes: []string{
-		"A topic that is asked for by name is created with the node's defaults when the client allows it; its partitions may be answered with LEADER_NOT_AVAILABLE until a leader is elected.",
+		"A topic that is asked for by name is created with the node's defaults when the client allows it; the answer waits for its leaders, at most a second; partitions that have none are answered with LEADER_NOT_AVAILABLE.",
 		"Leader and leader epoch are the newer of what leaders have published and what this node's replica knows; never a candidate's epoch. Brokers that are down are not listed and lead nothing; a node that sees less than half of the brokers lists all of them, so that its clients find those that it is cut off from.",
 		"Topic ids are the same for ever and differ between two creations of one name; an unknown id is UNKNOWN_TOPIC_ID.",
 		"A node that advertises nothing is listed under the address that the client reached it by.",
@@ -75,6 +75,7 @@ func (c *call) autoCreate(topics []kmsg.MetadataRequestTopic) map[string]error {
 	image := c.cfg.Meta.Image()
 	ctx, cancel := context.WithTimeout(c.req.Conn.Context(), autoCreateWait)
 	defer cancel()
+	var created []string
 	for i := range topics {
 		name := topics[i].Topic
 		if name == nil || *name == "" || image.Topic(*name) != nil {
@@ -82,8 +83,11 @@ func (c *call) autoCreate(topics []kmsg.MetadataRequestTopic) map[string]error {
 		}
 		if err := c.cfg.Meta.AutoCreate(ctx, *name); err != nil {
 			failed[*name] = err
+		} else {
+			created = append(created, *name)
 		}
 	}
+	c.awaitLeaders(ctx, created)
 	return failed
 }
 

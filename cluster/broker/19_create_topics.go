@@ -14,7 +14,7 @@ var createTopicsAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    inOrder(createTopics),
 	notes: []string{
-		"Any broker takes it and passes it on to the control leader. Answered when this node's metadata shows the topics; leaders may be elected a little later.",
+		"Any broker takes it and passes it on to the control leader. Answered when this node's metadata shows the topics with their leaders, or without after a second; other nodes may learn of them a little later.",
 		"Partitions and replication factor −1 take the node's defaults. Unknown config keys, and values that this version does not honour, are refused with INVALID_CONFIG and a sentence.",
 	},
 }
@@ -35,6 +35,9 @@ func createTopics(c *call, req *kmsg.CreateTopicsRequest) kmsg.Response {
 	ctx, cancel := c.timeout(req.TimeoutMillis)
 	defer cancel()
 	results, err := c.cfg.Meta.CreateTopics(ctx, specs, req.ValidateOnly)
+	if !req.ValidateOnly {
+		c.awaitLeaders(ctx, made(results))
+	}
 	k := 0
 	for i := range req.Topics {
 		res := meta.TopicResult{Name: req.Topics[i].Topic, Err: refused[i]}
@@ -45,6 +48,16 @@ func createTopics(c *call, req *kmsg.CreateTopicsRequest) kmsg.Response {
 		resp.Topics = append(resp.Topics, c.createdTopic(&res, req.Topics[i].Configs))
 	}
 	return resp
+}
+
+// made are the names of the topics that now exist.
+func made(results []meta.TopicResult) (names []string) {
+	for i := range results {
+		if results[i].Err == nil {
+			names = append(names, results[i].Name)
+		}
+	}
+	return names
 }
 
 // repeated refuses a topic that the request names more than once, as Kafka does.
