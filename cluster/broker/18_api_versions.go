@@ -13,6 +13,7 @@ var apiVersionsAPI = api{
 	notes: []string{
 		"A newer version is answered with a version 0 body, UNSUPPORTED_VERSION and the whole list; the client asks again.",
 		"The response header has no tag section in any version.",
+		"Version 3 shows transaction.version finalised at 2 (KIP-890): clients that know it leave it to Produce 12 and TxnOffsetCommit 5 to join a transaction, and EndTxn 5 raises the producer's epoch. Older clients go on as before.",
 	},
 }
 
@@ -41,5 +42,23 @@ func (b *Broker) apiVersions() *kmsg.ApiVersionsResponse {
 		k.ApiKey, k.MinVersion, k.MaxVersion = a.key, a.min, a.max
 		resp.ApiKeys = append(resp.ApiKeys, k)
 	}
+	b.features(resp)
 	return resp
+}
+
+// transactionFeature is Kafka's name of how clients end transactions. At version 2 (KIP-890) they leave it to the partitions to join a
+// transaction, and each end raises the producer's epoch, so that nothing of one transaction fits the next.
+const transactionFeature = "transaction.version"
+
+// features adds what is finalised in the cluster. Clients speak version 2 of transactions only where it is, and the requests that belong to
+// it are served.
+func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
+	if produceAPI.max < firstAddingProduce || endTxnAPI.max < firstRaisingEnd || txnOffsetCommitAPI.max < firstAddingOffsets {
+		return
+	}
+	supported, finalized := kmsg.NewApiVersionsResponseSupportedFeature(), kmsg.NewApiVersionsResponseFinalizedFeature()
+	supported.Name, supported.MinVersion, supported.MaxVersion = transactionFeature, 0, 2
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = transactionFeature, 2, 2
+	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+	resp.FinalizedFeatures, resp.FinalizedFeaturesEpoch = append(resp.FinalizedFeatures, finalized), 0
 }

@@ -9,7 +9,7 @@ import (
 )
 
 var initProducerIDAPI = api{
-	key: 22, name: "InitProducerId", min: 0, max: 4,
+	key: 22, name: "InitProducerId", min: 0, max: 5,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(initProducerID),
 	notes: []string{

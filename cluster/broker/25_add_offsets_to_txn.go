@@ -10,7 +10,7 @@ import (
 )
 
 var addOffsetsToTxnAPI = api{
-	key: 25, name: "AddOffsetsToTxn", min: 0, max: 3,
+	key: 25, name: "AddOffsetsToTxn", min: 0, max: 4,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(addOffsetsToTxn),
 	notes:    []string{"Makes the group's shard of __consumer_offsets part of the transaction; otherwise as AddPartitionsToTxn."},

@@ -7,12 +7,13 @@ import (
 )
 
 var endTxnAPI = api{
-	key: 26, name: "EndTxn", min: 0, max: 3,
+	key: 26, name: "EndTxn", min: 0, max: 5,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(endTxn),
 	notes: []string{
 		"Answered when the decision is committed on a majority of the transactional id's shard of __transaction_state; the markers follow by themselves.",
 		"Below version 5 a request that is delayed may decide a later transaction of the same producer epoch, as in Kafka (KAFKA-17754).",
+		"From version 5 on the answer names the producer id and epoch of the next transaction, and to abort one that was never begun is allowed.",
 	},
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 var txnOffsetCommitAPI = api{
-	key: 28, name: "TxnOffsetCommit", min: 0, max: 3,
+	key: 28, name: "TxnOffsetCommit", min: 0, max: 5,
 	maxFrame: maxGroupFrame,
 	serve:    whenReady(txnOffsetCommit),
 	notes: []string{

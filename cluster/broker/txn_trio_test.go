@@ -3,12 +3,15 @@ package broker
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // transactional makes a producer of transactions.
@@ -94,4 +97,90 @@ func TestTransactionsOfARealClientOverThreeNodes(t *testing.T) {
 	if got := c.committedValues("t", len(want), 0, 1, 2); !slices.Equal(got, want) {
 		t.Fatalf("read_committed shows %v, want %v", got, want)
 	}
+}
+
+// clientOf speaks as the clients of a version of Kafka do.
+func clientOf(v *kversion.Versions) kgo.Opt { return kgo.MaxVersions(v) }
+
+// pipe moves records from one topic to another, offsets in the transaction, until all are moved.
+func (c *trio) pipe(ctx context.Context, from, to, group, id string, all int, more ...kgo.Opt) error {
+	s, err := kgo.NewGroupTransactSession(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(c.addrs(), ",")...), kgo.TransactionalID(id), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(from), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(100 * time.Millisecond), kgo.RequireStableFetchOffsets(), traceOpt(), kgo.DefaultProduceTopic(to),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50 * time.Millisecond), kgo.SessionTimeout(6 * time.Second),
+		kgo.HeartbeatInterval(300 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond })}, more...)...)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for moved := 0; moved < all && ctx.Err() == nil; {
+		poll, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		records := s.PollFetches(poll).Records()
+		cancel()
+		if len(records) == 0 {
+			continue
+		}
+		if err := s.Begin(); err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+		for _, r := range records {
+			s.Produce(ctx, &kgo.Record{Partition: r.Partition, Value: r.Value}, nil)
+		}
+		committed, err := s.End(ctx, kgo.TryCommit)
+		if err != nil {
+			return fmt.Errorf("end: %w", err)
+		}
+		if committed {
+			moved += len(records)
+		}
+	}
+	return ctx.Err()
+}
+
+func TestConsumeTransformProduceMovesEveryRecordOnce(t *testing.T) {
+	for name, versions := range map[string]*kversion.Versions{"version 0": kversion.V3_7_0(), "version 2": kversion.V4_0_0()} {
+		t.Run(name, func(t *testing.T) {
+			c := newTrio(t)
+			c.createTopic("from", 3)
+			c.createTopic("to", 3)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			cl := c.transactional("source", kgo.DefaultProduceTopic("from"), clientOf(versions))
+			var want []string
+			for i := range 10 {
+				text := fmt.Sprintf("%02d", i)
+				if err := transact(ctx, cl, kgo.TransactionEndTry(i%4 != 3), text, 0, 1, 2); err != nil {
+					t.Fatal(i, err)
+				}
+				if i%4 != 3 {
+					want = append(want, "0:"+text, "1:"+text, "2:"+text)
+				}
+			}
+			slices.Sort(want)
+			if err := c.pipe(ctx, "from", "to", "g", "pipe", len(want), clientOf(versions)); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.committedValues("to", len(want), 0, 1, 2); !slices.Equal(got, want) {
+				t.Fatalf("moved %v, want %v", got, want)
+			}
+			offsets, err := kadm.NewClient(franz(t, c.addrs())).FetchOffsets(ctx, "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p := range int32(3) {
+				if o, ok := offsets.Lookup("from", p); !ok || o.At < 9 {
+					t.Errorf("partition %d: offset %d is committed", p, o.At)
+				}
+			}
+		})
+	}
+}
+
+// traceOpt shows what a client does, if GOPHERLOG_TEST_LOG asks for it.
+func traceOpt() kgo.Opt {
+	level := kgo.LogLevelNone
+	if os.Getenv("GOPHERLOG_TEST_LOG") != "" {
+		level = kgo.LogLevelDebug
+	}
+	return kgo.WithLogger(kgo.BasicLogger(os.Stderr, level, nil))
 }

@@ -80,6 +80,9 @@ func (p *Partition) admissible(r *AppendRequest, l *leadership) error {
 	if r.Epoch != 0 && r.Epoch != l.epoch {
 		return ErrNotLeader
 	}
+	if p.kept == nil && r.Batch.ProducerID() >= 0 && r.Batch.BaseSequence() < 0 {
+		return ErrOutOfOrderSequence // only coordinators write without
+	}
 	if limit := p.settings.Load().MaxMessageBytes; limit > 0 && len(r.Batch) > int(limit) {
 		return ErrTooLarge
 	}

@@ -34,7 +34,7 @@ type flights struct {
 	marker any // ref of the newest marker in flight; nil: none
 }
 
-// flight is a batch, or a marker: first is negative.
+// flight is a batch, or what has no sequence, first is negative then: a marker, or a batch of a coordinator.
 type flight struct {
 	first, last int32
 	ref         any
@@ -77,8 +77,11 @@ func (o *Overlay) Add(b record.Batch, ref any) {
 		o.forget(id)
 		return
 	}
-	first := b.BaseSequence()
-	f.queue = append(f.queue, flight{first: first, last: LastSequence(first, b.LastOffsetDelta()), ref: ref})
+	sent := flight{first: none, last: none, ref: ref}
+	if first := b.BaseSequence(); first >= 0 {
+		sent.first, sent.last = first, LastSequence(first, b.LastOffsetDelta())
+	}
+	f.queue = append(f.queue, sent)
 	if b.IsTransactional() && !f.open {
 		f.open = true
 		o.forget(id)

@@ -81,6 +81,9 @@ func (s *State) Len() int { return len(s.producers) }
 // Check decides about b, which is no marker, against the committed state and the batches in flight above it. inflight may be
 // nil. A batch without producer id is always new. It reads only the batch header, changes nothing and allocates nothing.
 //
+// A transactional batch without sequence is the coordinator's own, who writes a transaction's offsets: its order does not matter, a repeat
+// is appended again, and it is not remembered.
+//
 // Stricter than Kafka: a batch of a newer epoch never joins a transaction that an older epoch left open here, since the newer
 // epoch's COMMIT would make the older one's records visible (StillEnding).
 func (s *State) Check(b record.Batch, inflight *Overlay) Verdict {
@@ -89,10 +92,10 @@ func (s *State) Check(b record.Batch, inflight *Overlay) Verdict {
 		return Verdict{Kind: Append}
 	}
 	epoch, first := b.ProducerEpoch(), b.BaseSequence()
-	if first < 0 {
+	transactional := b.IsTransactional()
+	if first < 0 && !transactional {
 		return Verdict{Kind: Reject, Reason: OutOfOrder}
 	}
-	transactional := b.IsTransactional()
 	if transactional && inflight.asking(id, epoch) {
 		return Verdict{Kind: Hold}
 	}
@@ -104,6 +107,9 @@ func (s *State) Check(b record.Batch, inflight *Overlay) Verdict {
 		v, known, open, newest = flying.check(epoch, first, last, stored), true, flying.open, flying.epoch
 	case stored != nil:
 		v, known, open, newest = stored.check(epoch, first, last), true, stored.txn >= 0, stored.epoch
+	}
+	if first < 0 && v.Reason != InvalidEpoch {
+		v = Verdict{Kind: Append}
 	}
 	switch {
 	case v.Kind != Append:
@@ -181,8 +187,9 @@ func (s *State) Apply(b record.Batch) {
 		s.end(id, e, b)
 		return
 	}
-	first := b.BaseSequence()
-	e.push(span{first: first, last: LastSequence(first, b.LastOffsetDelta()), base: b.BaseOffset()})
+	if first := b.BaseSequence(); first >= 0 {
+		e.push(span{first: first, last: LastSequence(first, b.LastOffsetDelta()), base: b.BaseOffset()})
+	}
 	if b.IsTransactional() && e.txn < 0 {
 		e.txn = b.BaseOffset()
 		s.open = append(s.open, opening{first: e.txn, id: id})

@@ -80,6 +80,32 @@ func TestTransactionsAreOpenedAndEndedAsWritten(t *testing.T) {
 			ask 1 0
 			yes 1 0
 			check 1 0 7 1 = append`,
+		"a coordinator's batch without sequence is verified like others, never a repeat, and leaves the sequences alone": `
+			check 1 0 -1 2 = verify
+			ask 1 0
+			check 1 0 -1 2 = hold
+			yes 1 2
+			check 1 0 -1 2 = append
+			fly 1 0 -1 2
+			check 1 0 -1 2 = append
+			check 1 0 0 1 = append
+			land
+			check 1 0 -1 2 = append
+			retire
+			check 1 0 -1 2 = append
+			check 1 0 0 1 = append
+			stable 5 = 0
+			flyend 1 1 0 commit
+			check 1 0 -1 2 = invalid epoch
+			land
+			retire
+			check 1 0 -1 2 = invalid epoch
+			check 1 1 -1 2 = verify
+			check 1 1 -1 1 plain = out of order
+			stable 5 = 5`,
+		"a coordinator's batch does not join an older epoch's transaction": `
+			commit 1 0 -1 1
+			check 1 1 -1 1 = still ending`,
 		"a plain batch does not join its producer's transaction": `
 			commit 1 0 0 1
 			check 1 0 1 1 plain = invalid transaction state

@@ -70,7 +70,7 @@ func (o *Overlay) opening(id int64, epoch int16, first int32, known bool) Verdic
 	switch {
 	case !ok || a.epoch != epoch || !a.ongoing:
 		return Verdict{Kind: Verify}
-	case !known && a.version >= Version2:
+	case !known && first >= 0 && a.version >= Version2:
 		return startOfEpoch(first)
 	}
 	return Verdict{Kind: Append}
