@@ -60,6 +60,18 @@ func (l List) Text(width int) string {
 	return b.String()
 }
 
+// Priced says whether the list holds what the others are multiples of, for each run.
+func (l List) Priced() bool {
+	for _, r := range l.Runs {
+		for _, f := range figuresOf(r, nil) {
+			if f.guarantee == scenario.AtLeastOnce && f.valid == 0 {
+				return false
+			}
+		}
+	}
+	return len(l.Runs) > 0
+}
+
 func (l List) heading() string {
 	p := l.Plan
 	copies := "copies as the cluster makes by default"
@@ -261,10 +273,10 @@ func (l List) behind() []note {
 func multiple(f figures, name string) string {
 	iv := f.times[name]
 	switch {
-	case f.guarantee == scenario.AtLeastOnce:
-		return "1"
 	case iv == nil:
 		return "–"
+	case f.guarantee == scenario.AtLeastOnce:
+		return "1"
 	}
 	out := withBounds(bare)(*iv)
 	if iv.Confidence > 0 && iv.Lo <= 1 && iv.Hi >= 1 {

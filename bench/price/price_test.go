@@ -242,6 +242,42 @@ func TestDryCheckChangesNothing(t *testing.T) {
 	}
 }
 
+func TestTopicThatMayBeCreatedAndNotRemovedIsNamed(t *testing.T) {
+	rights := topicRights()
+	delete(rights, "Delete")
+	var list []kfake.ACL
+	for _, r := range rights {
+		list = append(list, r)
+	}
+	c, i := cluster(t, list...)
+	c.ControlKey(20, func(r kmsg.Request) (kmsg.Response, error, bool) { // as Kafka answers of a topic that does not exist to who may describe it
+		req := r.(*kmsg.DeleteTopicsRequest)
+		resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+		for _, name := range append(req.TopicNames, topicsOf(req)...) {
+			resp.Topics = append(resp.Topics, kmsg.DeleteTopicsResponseTopic{Topic: kmsg.StringPtr(name), ErrorCode: 3})
+		}
+		return resp, nil, true
+	})
+	p, err := NewPlan(options(c.ListenAddrs()...), load.Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Check(t.Context(), i, time.Now(), false)
+	if err != nil || fmt.Sprint(rightsOf(r)) != "[Delete on Topic mqbench-price-*]" || !strings.HasSuffix(r.Left, "-try") || !strings.Contains(r.Text("", "b:1"), r.Left) {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if got := fmt.Sprint(left(t, c)); got != "[topic "+r.Left+"]" {
+		t.Errorf("left are %s", got)
+	}
+}
+
+func topicsOf(r *kmsg.DeleteTopicsRequest) (out []string) {
+	for _, x := range r.Topics {
+		out = append(out, *x.Topic)
+	}
+	return out
+}
+
 func TestInterruptedCheckLeavesNothing(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {

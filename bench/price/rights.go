@@ -2,6 +2,7 @@ package price
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,6 +59,7 @@ type Missing struct {
 type Report struct {
 	Missing   []Missing
 	Untried   []Right           // they need something that is missing
+	Left      string            // the topic that the rights were tried on, where it may be created and not removed
 	Copies    int               // of a partition that the run creates; 0: not known
 	Effective map[string]string // settings of a topic that the run creates; nil where they may not be read
 	Notes     []string
@@ -77,11 +79,12 @@ func (p *Plan) Wants() []Right {
 
 var idempotentWrite = Right{"IdempotentWrite", "Cluster", ""}
 
-// Check tries every right with one record each, on a topic of its own that is gone when it returns. With dry it changes
-// nothing, and tries what can be tried so. Its error is of the cluster, not of a right.
+// Check tries every right with one record each, on a topic of its own that is gone when it returns, unless it may not be
+// removed. With dry it changes nothing, and tries what can be tried so. Its error is of the cluster, not of a right.
 func (p *Plan) Check(ctx context.Context, i *load.Inspector, now time.Time, dry bool) (*Report, error) {
 	c := &checking{plan: p, ctx: ctx, inspector: i, topic: p.Try(now), report: &Report{}}
-	// Refusals of what does not exist and of what is not made: neither leaves anything behind.
+	// First what does not exist and what is not made, which leaves nothing behind. (Kafka tells who may describe a topic, and not
+	// remove it, that it does not exist: that is found out with a real one.)
 	c.try(Right{"Delete", "Topic", p.Prefix}, func() error { return i.DeleteTopic(ctx, c.topic.Name) })
 	c.try(Right{"Create", "Topic", p.Prefix}, func() error { return i.CreateTopic(ctx, c.topic, true) })
 	if p.wants(idempotentWrite) {
@@ -146,10 +149,26 @@ func (c *checking) try(r Right, do func() error) bool {
 // withTopic makes the topic, tries everything on it, and removes it, also after an interrupt.
 func (c *checking) withTopic() error {
 	i, name := c.inspector, c.topic.Name
-	if err := i.CreateTopic(c.ctx, c.topic, false); err != nil {
+	err := i.CreateTopic(c.ctx, c.topic, false)
+	if err == nil {
+		c.onTopic(name)
+	} else if c.ctx.Err() == nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	defer func() { _ = i.Remove(context.WithoutCancel(c.ctx), load.Leftovers{Topics: []string{name}}) }() // what stays is found at the end
+	interrupted, failed := c.ctx.Err(), c.failed
+	c.failed = nil
+	removed := c.try(Right{"Delete", "Topic", c.plan.Prefix}, func() error {
+		return i.Remove(context.WithoutCancel(c.ctx), load.Leftovers{Topics: []string{name}})
+	})
+	if !removed {
+		c.report.Left = name
+	}
+	return errors.Join(interrupted, failed, c.failed)
+}
+
+// onTopic tries what needs a topic.
+func (c *checking) onTopic(name string) {
+	i := c.inspector
 	right := func(op string) Right { return Right{op, "Topic", c.plan.Prefix} }
 	described := c.try(right("Describe"), func() (err error) { c.report.Copies, err = i.DescribeTopic(c.ctx, name); return err })
 	written := described && c.try(right("Write"), func() error { return i.Write(c.ctx, name) })
@@ -159,18 +178,20 @@ func (c *checking) withTopic() error {
 	if written && c.plan.wants(idempotentWrite) {
 		c.try(idempotentWrite, func() error { return i.WriteIdempotent(c.ctx, name) })
 	}
-	if c.failed != nil {
-		return c.failed
+	if c.failed == nil {
+		c.readSettings(name)
 	}
-	c.readSettings(name)
-	return c.ctx.Err()
 }
 
 // readSettings asks for what only the report tells. A run goes on without it.
 func (c *checking) readSettings(topic string) {
 	m, err := c.inspector.TopicConfigs(c.ctx, topic)
 	if err != nil {
-		c.report.Notes = append(c.report.Notes, fmt.Sprintf("the topics' settings cannot be read back, for want of %s; the report will not name them", Right{"DescribeConfigs", "Topic", c.plan.Prefix}))
+		why := err.Error()
+		if load.DeniedResource(err) != "" {
+			why = "for want of " + Right{"DescribeConfigs", "Topic", c.plan.Prefix}.String()
+		}
+		c.report.Notes = append(c.report.Notes, "the topics' settings cannot be read back, and the report will not name them: "+why)
 		return
 	}
 	c.report.Effective = m
@@ -193,6 +214,9 @@ func (r *Report) Text(principal, brokers string) string {
 		for _, u := range r.Untried {
 			fmt.Fprintf(&b, "  ? %s\n", u)
 		}
+	}
+	if r.Left != "" {
+		fmt.Fprintf(&b, "Left on the cluster, empty but for a few bytes, for want of the right to remove it: topic %s\n", r.Left)
 	}
 	b.WriteString("An administrator grants them with Kafka's own tool:\n")
 	for _, line := range grants(append(all, r.Untried...), principal, brokers) {

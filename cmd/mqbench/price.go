@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +19,6 @@ import (
 	"gopherlog/bench/suite"
 	"gopherlog/cmd/internal/cli"
 )
-
-// sweepPatience is how long the removal of everything may take, also after an interrupt.
-const sweepPatience = time.Minute
 
 type priceCmd struct {
 	connectFlags
@@ -107,6 +103,7 @@ type pricing struct {
 	security  *load.Security
 	plan      *price.Plan
 	checked   *price.Report
+	swept     bool
 }
 
 // introduce says what was found.
@@ -166,7 +163,7 @@ func (p *pricing) refused(r *price.Report) error {
 }
 
 // run tries the rights, measures, removes, and tells.
-func (p *pricing) run() error {
+func (p *pricing) run() (err error) {
 	out := p.Out
 	if out == "" {
 		out = filepath.Join("results", time.Now().Format("20060102-150405")+"-price")
@@ -177,7 +174,7 @@ func (p *pricing) run() error {
 	if err := p.offerLeftovers(); err != nil {
 		return err
 	}
-	defer p.sweep()
+	defer func() { err = p.conclude(err) }()
 	report, err := p.plan.Check(p.ctx, p.inspector, time.Now(), false)
 	switch {
 	case p.ctx.Err() != nil:
@@ -191,8 +188,7 @@ func (p *pricing) run() error {
 	p.list("note: ", report.Notes)
 	fmt.Fprintf(p.out, "rights: all there. %d trials, about %s, at most %s; everything created begins with %s\n", p.plan.Trials(), p.plan.Takes().Round(10*time.Second), price.MostTime, p.plan.Stem())
 	runs, failed := p.measure(out)
-	p.sweep()
-	return p.tell(out, runs, failed)
+	return p.tell(out, runs, failed, p.sweep())
 }
 
 func (p *pricing) interrupted() error {
@@ -205,7 +201,7 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 	for n, sc := range p.plan.Scenarios {
 		list[n] = parsed{sc.Name, sc}
 	}
-	progress := newProgress(p.err, p.Progress)
+	progress := sayOnce(newProgress(p.err, p.Progress))
 	for _, sc := range list {
 		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: "(built into mqbench price)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
 			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress})
@@ -219,6 +215,29 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 	return runs, nil
 }
 
+// once passes on one note of each kind: what is so in one trial of a cluster is so in the next.
+type once struct {
+	suite.Progress
+	seen map[string]bool
+}
+
+// sayOnce keeps a progress that may be nil.
+func sayOnce(p suite.Progress) suite.Progress {
+	if p == nil {
+		return nil
+	}
+	return &once{p, map[string]bool{}}
+}
+
+// Note is called by the goroutine of the run alone.
+func (o *once) Note(text string) {
+	kind, _, _ := strings.Cut(text, ":")
+	if !o.seen[kind] {
+		o.seen[kind] = true
+		o.Progress.Note(text)
+	}
+}
+
 // command is the line that repeats the run; it never held a password.
 func (p *pricing) command() string {
 	line := "mqbench price"
@@ -229,7 +248,7 @@ func (p *pricing) command() string {
 }
 
 // tell draws the report, writes the list beside it and prints it last.
-func (p *pricing) tell(out string, runs []*result.Run, failed error) error {
+func (p *pricing) tell(out string, runs []*result.Run, failed, left error) error {
 	judge := &runCmd{Title: "What does each delivery guarantee cost on " + p.Brokers[0] + "?"}
 	for _, r := range runs {
 		if r.Results.Verdict == check.Violated { // with its witnesses; else the list says all
@@ -243,6 +262,12 @@ func (p *pricing) tell(out string, runs []*result.Run, failed error) error {
 	}
 	fmt.Fprintf(p.out, "\n%s", list.Text(columns()))
 	code := exitOf(p.ctx, runs)
+	if code == nil && !list.Priced() {
+		code = cli.Environment(errors.New("no trial of at_least_once is sound, so there is nothing to tell prices by"))
+	}
+	if left != nil {
+		failed = errors.Join(failed, fmt.Errorf("%w: %w", suite.ErrEnvironment, left))
+	}
 	switch {
 	case failed == nil:
 		return code
@@ -254,114 +279,6 @@ func (p *pricing) tell(out string, runs []*result.Run, failed error) error {
 		return cli.Environment(failed)
 	}
 	return failed
-}
-
-// leftovers finds what runs left: every run's, or with a token that run's.
-func (p *pricing) leftovers(run string) (load.Leftovers, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), sweepPatience)
-	defer cancel()
-	return p.inspector.Find(ctx, price.NamesUnder(p.plan.Prefix, run).Ours)
-}
-
-// sweep removes what this run created and its trials did not, also after an interrupt. It may be called twice.
-func (p *pricing) sweep() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), sweepPatience)
-	defer cancel()
-	l, err := p.leftovers(p.plan.Run)
-	if err == nil && l.Removable() {
-		err = p.inspector.Remove(ctx, l)
-	}
-	if err == nil {
-		l, err = p.leftovers(p.plan.Run)
-	}
-	if err != nil || l.Removable() {
-		p.list("left on the cluster: ", l.List())
-		fmt.Fprintf(p.err, "mqbench: not everything that begins with %s could be removed: %v; `mqbench price -cleanup` tries again\n", p.plan.Stem(), err)
-	}
-}
-
-// offerLeftovers tells of what a run that was killed has left, and removes it if the user says so.
-func (p *pricing) offerLeftovers() error {
-	l, err := p.leftovers("")
-	if err != nil {
-		fmt.Fprintf(p.err, "note: leftovers of earlier runs could not be looked for: %v\n", err)
-		return nil
-	}
-	p.tellLeftovers(l)
-	if !l.Removable() {
-		return nil
-	}
-	if !p.agreed("Remove them now?") {
-		fmt.Fprintln(p.out, "They stay. `mqbench price -cleanup -yes` removes them.")
-		return nil
-	}
-	return p.remove(l)
-}
-
-// cleanup removes leftovers, and measures nothing.
-func (p *pricing) cleanup() error {
-	l, err := p.leftovers("")
-	if err != nil {
-		return cli.Environment(err)
-	}
-	p.tellLeftovers(l)
-	switch {
-	case !l.Removable():
-		fmt.Fprintf(p.out, "Nothing that an earlier run created is left under %s.\n", p.plan.Prefix)
-		return nil
-	case !p.agreed("Remove them?"):
-		return cli.Usage(errors.New("nothing was removed: -yes agrees to it"))
-	}
-	return p.remove(l)
-}
-
-func (p *pricing) remove(l load.Leftovers) error {
-	ctx, cancel := context.WithTimeout(p.ctx, sweepPatience)
-	defer cancel()
-	if err := p.inspector.Remove(ctx, l); err != nil {
-		return cli.Environment(fmt.Errorf("not everything could be removed: %w", err))
-	}
-	fmt.Fprintf(p.out, "%d removed.\n", len(l.List()))
-	return nil
-}
-
-func (p *pricing) tellLeftovers(l load.Leftovers) {
-	names := price.NamesUnder(p.plan.Prefix, "")
-	for _, u := range l.Unasked {
-		p.list("note: ", []string{"leftovers could not be looked for everywhere: " + u})
-	}
-	if l.Removable() {
-		fmt.Fprintf(p.out, "\nA run that did not end left these, or one goes on now:\n")
-		var lines []string
-		for _, x := range l.List() {
-			lines = append(lines, describe(names, x))
-		}
-		p.list("  - ", lines)
-	}
-	if n := len(l.Idle); n > 0 {
-		p.list("note: ", []string{fmt.Sprintf("%d transactional ids of earlier runs are known to the cluster; no client can remove them, it forgets them by itself (transactional.id.expiration.ms)", n)})
-	}
-}
-
-// describe adds its age to a leftover, whose name is the last word.
-func describe(names price.Names, line string) string {
-	at := strings.LastIndex(line, " ") + 1
-	return line[:at] + names.Describe(line[at:], time.Now())
-}
-
-// agreed asks on a terminal; elsewhere only -yes agrees.
-func (p *pricing) agreed(question string) bool {
-	if p.Yes {
-		return true
-	}
-	f, ok := p.out.(*os.File)
-	if !ok || !cli.IsTerminal(f) || !cli.IsTerminal(os.Stdin) {
-		return false
-	}
-	fmt.Fprintf(p.out, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
 }
 
 // list prints paragraphs, each behind its mark.
