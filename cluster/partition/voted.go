@@ -41,9 +41,9 @@ func (p *Partition) Hear(transactionalID string, m twopc.Message) {
 	}
 }
 
-// AskAgain makes participants that are in doubt ask at once: their coordinators may be found again. It does not block.
+// AskAgain makes participants with something open ask at once: a coordinator has moved, and knows only what was decided. It does not block.
 func (p *Partition) AskAgain() {
-	if l := p.lead.Load(); l != nil && p.doubts.Load() > 0 {
+	if l := p.lead.Load(); l != nil && p.ballot != nil {
 		l.ballots.post(l.ballots.askAll)
 	}
 }
@@ -183,7 +183,7 @@ func (b *ballots) heard(id string, e twopc.Event) {
 
 func (b *ballots) askAll() {
 	for _, id := range slices.Sorted(maps.Keys(b.of)) {
-		if t := b.of[id]; t.state.Stage == twopc.Prepared {
+		if t := b.of[id]; t.state.Stage == twopc.Prepared || t.state.Stage == twopc.Working {
 			b.happen(t, twopc.Timer{Kind: twopc.TimerAsk})
 		}
 	}

@@ -197,8 +197,10 @@ func TestAPromiseThatWasLostIsNeverSaid(t *testing.T) {
 	v.g.depose(2, servers(2)[1], true)
 	v.g.lead(3)
 	v.settled(t)
-	if said := v.box.all(); len(said) > 0 || v.standing().Promised {
-		t.Fatalf("said %v, %+v", said, v.standing())
+	for _, m := range v.box.all() {
+		if _, vote := m.(twopc.Vote); vote || v.standing().Promised {
+			t.Fatalf("said %v, %+v", m, v.standing())
+		}
 	}
 	v.g.mu.Lock()
 	v.g.auto = true
@@ -261,6 +263,18 @@ func TestWhatIsOverdueAndNotPromisedIsAbortedOnTheSpot(t *testing.T) {
 	}
 	v.Hear(votedID, twopc.Prepare{Txn: x})
 	v.box.await(t, twopc.Vote{Txn: x, From: "t-0"})
+}
+
+func TestANewLeaderAsksWhetherWhatItFoundOpenIsStillKnown(t *testing.T) {
+	v := openVoter(t)
+	x := numbered(1, 0)
+	v.begin(t, x, 0)
+	v.g.depose(2, servers(2)[1], false)
+	v.g.lead(3)
+	v.box.await(t, twopc.Query{Txn: x, From: "t-0"})
+	v.AskAgain() // a coordinator has moved
+	v.box.await(t, twopc.Query{Txn: x, From: "t-0"})
+	v.end(t, x, false)
 }
 
 func TestANewLeaderKnowsWhatItsPredecessorPromisedAndAsks(t *testing.T) {

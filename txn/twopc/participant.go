@@ -43,9 +43,10 @@ func (c Config) Join(self Member, st Standing, now time.Time) (Participant, []Ef
 	case st.Promised:
 		p.Stage, p.Since = Prepared, now
 		return c.ask(p)
-	case !st.Txn.None():
+	case !st.Txn.None(): // its coordinator may have gone with the leader of this partition, and know it no more
 		p.Stage = Working
-		return p, []Effect{SetTimer{TimerTransaction, st.Timeout}}
+		p, fx := c.ask(p)
+		return p, append(fx, SetTimer{TimerTransaction, st.Timeout})
 	}
 	return p, nil
 }
@@ -128,8 +129,8 @@ func (c Config) prepare(p Participant, t Txn) (Participant, []Effect) {
 }
 
 func (c Config) promise(p Participant, t Txn) (Participant, []Effect) {
-	p.Stage, p.Txn = Promising, t
-	return p, []Effect{ClearTimer{TimerTransaction}, Append{Promised{t}}}
+	p.Stage, p.Txn, p.Tries = Promising, t, 0
+	return p, []Effect{ClearTimer{TimerTransaction}, ClearTimer{TimerAsk}, Append{Promised{t}}}
 }
 
 func (c Config) outcome(p Participant, e Outcome) (Participant, []Effect) {
@@ -191,12 +192,14 @@ func (c Config) due(p Participant, k TimerKind) (Participant, []Effect) {
 	switch {
 	case k == TimerTransaction && p.Stage == Working:
 		return c.mark(p, false, p.Txn.Owner.Epoch, false)
-	case k == TimerAsk && p.Stage == Prepared:
+	case k == TimerAsk && (p.Stage == Prepared || p.Stage == Working):
 		return c.ask(p)
 	}
 	return p, nil
 }
 
+// ask asks for the outcome, and will again. A participant that promised nothing may ask as well, when leadership has changed: a coordinator
+// that does not know the transaction has it aborted before its time is over.
 func (c Config) ask(p Participant) (Participant, []Effect) {
 	fx := []Effect{Report{Query{Txn: p.Txn, From: p.Self}}, SetTimer{TimerAsk, c.backoff(c.AskAfter, p.Tries)}}
 	p.Tries = c.next(p.Tries)

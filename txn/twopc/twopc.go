@@ -84,7 +84,7 @@ const (
 	TimerTransaction TimerKind = iota + 1 // coordinator: the client's transaction timeout. Participant: the same, counted from the first batch
 	TimerVotes                            // coordinator: votes are missing for too long
 	TimerResend                           // coordinator: say again what was not answered
-	TimerAsk                              // participant: ask for the outcome
+	TimerAsk                              // participant: ask for the outcome. It may be said to be due at any time
 )
 
 func (k TimerKind) String() string {
@@ -176,7 +176,7 @@ type (
 		Txn  Txn
 		From Member
 	}
-	// Query asks for the outcome of a transaction that the participant promised to commit.
+	// Query asks for the outcome of a transaction that is open here, most often one that the participant promised to commit.
 	Query struct {
 		Txn  Txn
 		From Member

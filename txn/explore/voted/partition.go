@@ -68,7 +68,7 @@ func (p partition) Boot(_ int, log []explore.Record) (explore.Local, []explore.E
 func (p partition) Own(l explore.Local) []explore.Event {
 	switch l.(partitionLocal).Stage {
 	case twopc.Working:
-		return []explore.Event{p.timeout(twopc.TimerTransaction)}
+		return []explore.Event{p.timeout(twopc.TimerTransaction), dueAgain{twopc.TimerAsk}}
 	case twopc.Prepared:
 		if p.Plant == LonelyAbort {
 			return []explore.Event{dueAgain{twopc.TimerAsk}, due{twopc.TimerTransaction}}
