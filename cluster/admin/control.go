@@ -26,7 +26,9 @@ type ControlConfig struct {
 	// Token must be presented by every request.
 	Token      string
 	Failpoints *failpoint.Set
-	Logger     *slog.Logger
+	// Voted tells what this node applied of transactions that commit by vote, as JSON; nil: nothing.
+	Voted  func() any
+	Logger *slog.Logger
 }
 
 // sabotagePrefix begins the names of the sabotage switches; requests leave it out.
@@ -36,6 +38,7 @@ const sabotagePrefix = "sabotage/"
 //
 //	GET  /failpoint              all points, what is armed, and the hits since anything was armed
 //	POST /failpoint {"name": "log/before-sync", "action": "error nth=3"}    "off" disarms, "release" lets blocked passes go on
+//	GET  /voted                  what this node applied of transactions that commit by vote
 //	POST /sabotage  {"name": "skip-dedupe", "on": true, "arg": 5000}
 //
 // Every request carries "Authorization: Bearer TOKEN".
@@ -51,6 +54,9 @@ func NewControl(cfg ControlConfig) (*Server, error) {
 	mux.HandleFunc("GET /failpoint", c.list)
 	mux.HandleFunc("POST /failpoint", c.arm)
 	mux.HandleFunc("POST /sabotage", c.sabotage)
+	if cfg.Voted != nil {
+		mux.HandleFunc("GET /voted", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, cfg.Voted()) })
+	}
 	return newServer(cfg.Listener, guard(cfg.Token, mux), cfg.Logger), nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
 	"gopherlog/cluster/rpc/rpctest"
+	"gopherlog/engine/failpoint"
 	"gopherlog/engine/kv"
 	"gopherlog/engine/vfs"
 	"gopherlog/txn/group"
@@ -32,6 +33,8 @@ type trio struct {
 	t     *testing.T
 	net   *rpctest.Network
 	nodes [3]*trioNode
+
+	votedReplicas int // of coordinators of voted transactions; 0: as many as there are
 }
 
 type trioNode struct {
@@ -45,13 +48,19 @@ type trioNode struct {
 	ctl    *meta.Controller
 	groups *coordinator.Groups
 	txns   *coordinator.Transactions
+	voted  *coordinator.Voted
+	facts  *partition.Facts
+	points *failpoint.Set
 	parts  *partition.Manager
 	broker *Broker
 	up     bool
 }
 
-func newTrio(t *testing.T) *trio {
+func newTrio(t *testing.T, adapt ...func(*trio)) *trio {
 	c := &trio{t: t, net: rpctest.New()}
+	for _, a := range adapt {
+		a(c)
+	}
 	for i := range c.nodes {
 		n := &trioNode{c: c, id: rpc.NodeID(i + 1), fs: vfs.NewCrashable(), addr: "127.0.0.1:0"}
 		n.must(n.fs.MkdirAll("data", 0o755))
@@ -116,7 +125,10 @@ func (n *trioNode) start() {
 	n.groups, err = coordinator.New(coordinator.Config{Meta: n.ctl, Nodes: func() int { return 3 }, Group: &decide, Logger: logger})
 	n.must(err)
 	var opened atomic.Pointer[partition.Manager]
-	n.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{Meta: n.ctl, Node: n.rpc, Self: n.id, Nodes: func() int { return 3 }, Logger: logger,
+	n.facts, n.points = partition.NewFacts(time.Now()), failpoint.New()
+	n.voted, err = coordinator.NewVoted(n.votedConfig(&opened, logger))
+	n.must(err)
+	n.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{Voted: n.voted, Failpoints: n.points, Meta: n.ctl, Node: n.rpc, Self: n.id, Nodes: func() int { return 3 }, Logger: logger,
 		Local: func(topic string, number int32) coordinator.Participant {
 			if m := opened.Load(); m != nil {
 				if p, err := m.Get(topic, number); err == nil {
@@ -127,7 +139,8 @@ func (n *trioNode) start() {
 		}})
 	n.must(err)
 	n.parts, err = partition.Open(partition.Config{Meta: n.ctl, Node: n.rpc, Self: identity.ServerID(), KV: n.kv, FS: n.fs, DataDir: "data",
-		BootID: "boot", Keeper: coordinator.Keepers(n.groups, n.txns), Coordinators: n.txns, Logger: logger})
+		BootID: "boot", Keeper: coordinator.Keepers(n.groups, n.txns, n.voted), Coordinators: n.txns, Ballot: n.voted, Facts: n.facts,
+		Failpoints: n.points, Logger: logger})
 	n.must(err)
 	opened.Store(n.parts)
 	n.broker, err = New(Config{Listener: ln, NodeID: n.id, Meta: n.ctl, Partitions: Local(n.parts), Groups: n.groups, Transactions: n.txns, Alive: n.rpc.Alive, Logger: logger})
@@ -152,6 +165,7 @@ func (n *trioNode) stop() {
 	defer cancel()
 	n.groups.Close()
 	n.txns.Close()
+	n.voted.Close()
 	n.broker.Close()
 	err := errors.Join(n.parts.Close(ctx), n.ctl.Close(ctx))
 	n.rpc.Close()
@@ -163,6 +177,7 @@ func (n *trioNode) stop() {
 // kill is SIGKILL: connections break at once, the disk keeps what was written.
 func (n *trioNode) kill() {
 	n.c.net.Kill(n.id)
+	n.points.DisarmAll()
 	survived := n.fs.Clone()
 	n.broker.Close()
 	n.stop()

@@ -64,6 +64,8 @@ type TxnConfig struct {
 	Nodes func() int
 	// Machine configures the machines; nil: kafkatx.Defaults.
 	Machine *kafkatx.Config
+	// Voted coordinates the transactional ids that it owns; nil: none commits by vote.
+	Voted *Voted
 	// Hold is how long a request waits for the end of a transaction that is in its way before it is answered CONCURRENT_TRANSACTIONS (5 s).
 	Hold       time.Duration
 	Failpoints *failpoint.Set
@@ -162,6 +164,9 @@ func (x *Transactions) Led(p Partition) { x.shards.led(p) }
 // Find returns the shard that coordinates a transactional id; its topic is made if it is not there yet. An error means that it cannot be made
 // now.
 func (x *Transactions) Find(ctx context.Context, id string) (t *meta.Topic, number int32, err error) {
+	if x.votes(id) {
+		return x.cfg.Voted.Find(ctx, id)
+	}
 	t, err = x.shards.ensure(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -175,6 +180,10 @@ func (x *Transactions) Find(ctx context.Context, id string) (t *meta.Topic, numb
 
 // InitProducerID is InitProducerId with a transactional id.
 func (x *Transactions) InitProducerID(id string, e kafkatx.InitProducerID, done func(kafkatx.Answer)) {
+	if x.votes(id) {
+		x.cfg.Voted.InitProducerID(id, e, done)
+		return
+	}
 	x.ask(id, time.Time{}, done, func(r kafkatx.Request, fresh int64) kafkatx.Event {
 		e.Request, e.Fresh = r, fresh
 		return e
@@ -183,6 +192,10 @@ func (x *Transactions) InitProducerID(id string, e kafkatx.InitProducerID, done 
 
 // AddPartitions is AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group's offsets.
 func (x *Transactions) AddPartitions(id string, e kafkatx.AddPartitions, done func(kafkatx.Answer)) {
+	if x.votes(id) {
+		x.cfg.Voted.AddPartitions(id, e, done)
+		return
+	}
 	x.ask(id, time.Time{}, done, func(r kafkatx.Request, _ int64) kafkatx.Event {
 		e.Request = r
 		return e
@@ -191,11 +204,18 @@ func (x *Transactions) AddPartitions(id string, e kafkatx.AddPartitions, done fu
 
 // EndTxn is EndTxn.
 func (x *Transactions) EndTxn(id string, e kafkatx.EndTxn, done func(kafkatx.Answer)) {
+	if x.votes(id) {
+		x.cfg.Voted.EndTxn(id, e, done)
+		return
+	}
 	x.ask(id, time.Time{}, done, func(r kafkatx.Request, fresh int64) kafkatx.Event {
 		e.Request, e.Fresh = r, fresh
 		return e
 	})
 }
+
+// votes says that transactions of the id commit by vote.
+func (x *Transactions) votes(id string) bool { return x.cfg.Voted != nil && x.cfg.Voted.Owns(id) }
 
 // ask hands a request to the goroutine that decides about the transactional id. It is held until deadline at most; zero: no sooner than Hold.
 func (x *Transactions) ask(id string, deadline time.Time, done func(kafkatx.Answer), event func(r kafkatx.Request, fresh int64) kafkatx.Event) {

@@ -21,6 +21,10 @@ func (x *Transactions) Describe(id string, done func(TxnDescribed, kafkatx.Code)
 		done(TxnDescribed{ID: id}, TxnIDNotFound)
 		return
 	}
+	if x.votes(id) {
+		x.cfg.Voted.Describe(id, done)
+		return
+	}
 	t, why := x.term(id)
 	if t == nil {
 		done(TxnDescribed{ID: id}, kafkatx.Code(why))
@@ -65,12 +69,18 @@ func ongoing(m *kafkatx.Meta) bool { return m.Status == kafkatx.Ongoing || m.Sta
 // List is ListTransactions: the transactional ids of the shards that are led here. TxnLoadInProgress comes with those that are known.
 func (x *Transactions) List(f TxnFilter, done func([]TxnDescribed, kafkatx.Code)) {
 	all, loading := x.shards.terms()
+	if x.cfg.Voted != nil {
+		more, too := x.cfg.Voted.shards.terms()
+		all, loading = append(all, more...), loading || too
+	}
 	l := &txnListing{left: len(all) + 1, done: done}
 	if loading {
 		l.code = TxnLoadInProgress
 	}
 	for _, t := range all {
-		mine := t.machines.(*txnTerm)
+		mine := t.machines.(interface {
+			list(TxnFilter) []TxnDescribed
+		})
 		if t.ask(func() { l.add(mine.list(f)) }) != codeNone {
 			l.add(nil) // no longer led here
 		}

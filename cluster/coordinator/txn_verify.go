@@ -27,6 +27,10 @@ const maxVerifies = 1 << 12
 
 // Verify implements partition.Coordinators.
 func (x *Transactions) Verify(q partition.Question, done func(partition.Verified, error)) {
+	if x.votes(q.TransactionalID) {
+		x.cfg.Voted.Verify(q, done)
+		return
+	}
 	leader := x.coordinatorOf(q.TransactionalID)
 	switch leader {
 	case meta.NoLeader:

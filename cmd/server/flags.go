@@ -59,6 +59,7 @@ type nodeSettings struct {
 	limits                  wire.Limits
 	groups                  group.Config
 	transactions            kafkatx.Config
+	voted                   votedSettings
 }
 
 // check reports all mistakes at once.
@@ -219,7 +220,7 @@ func (s *settings) set(key, value string) error {
 	if known, err := s.setGroup(key, number); known {
 		return err
 	}
-	if known, err := s.setTransaction(key, number); known {
+	if known, err := s.setTransaction(key, value, number); known {
 		return err
 	}
 	if err := meta.CheckTopicConfig(key, value); err != nil {

@@ -41,5 +41,5 @@ func (s *settings) checkGroups() error {
 }
 
 func defaultNodeSettings() nodeSettings {
-	return nodeSettings{groups: group.Defaults(), transactions: kafkatx.Defaults()}
+	return nodeSettings{groups: group.Defaults(), transactions: kafkatx.Defaults(), voted: defaultVoted()}
 }

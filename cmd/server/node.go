@@ -47,6 +47,8 @@ type node struct {
 	meta       *meta.Controller
 	groups     *coordinator.Groups
 	txns       *coordinator.Transactions
+	voted      *coordinator.Voted
+	facts      *partition.Facts
 	partitions *partition.Manager
 	opened     atomic.Pointer[partition.Manager] // the same, for the admin port, which answers before it is there
 	broker     *broker.Broker
@@ -163,7 +165,7 @@ func (n *node) openControl() error {
 		return nil
 	}
 	s, err := admin.NewControl(admin.ControlConfig{
-		Listener: n.controlListener, Token: n.cfg.flags.ControlToken, Failpoints: n.points, Logger: n.log,
+		Listener: n.controlListener, Token: n.cfg.flags.ControlToken, Failpoints: n.points, Voted: n.votedFacts, Logger: n.log,
 	})
 	if err != nil {
 		return cli.Usage(err)
@@ -239,8 +241,12 @@ func (n *node) openGroups() (err error) {
 
 // openTransactions comes before the partitions too; they are found once they are open.
 func (n *node) openTransactions() (err error) {
+	if n.voted, err = n.openVoted(); err != nil {
+		return err
+	}
 	n.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{
-		Meta: n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Local: n.participant, Nodes: func() int { return len(n.net.Peers()) + 1 },
+		Voted: n.voted,
+		Meta:  n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Local: n.participant, Nodes: func() int { return len(n.net.Peers()) + 1 },
 		Machine: &n.cfg.node.transactions, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
@@ -248,6 +254,48 @@ func (n *node) openTransactions() (err error) {
 	}
 	n.onClose("transactions", func(context.Context) error { n.txns.Close(); return nil })
 	return nil
+}
+
+// openVoted makes the coordinators of transactions that commit by vote.
+func (n *node) openVoted() (*coordinator.Voted, error) {
+	if n.controlListener != nil {
+		n.facts = partition.NewFacts(time.Now())
+	}
+	s := n.cfg.node
+	v, err := coordinator.NewVoted(coordinator.VotedConfig{
+		Meta: n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Nodes: func() int { return len(n.net.Peers()) + 1 },
+		Local: func(topic string, number int32) coordinator.Voter {
+			if p, here := n.participant(topic, number).(coordinator.Voter); here {
+				return p
+			}
+			return nil
+		},
+		Nudge:  n.askAgain,
+		Prefix: s.voted.prefix, Replicas: s.voted.replicas, Machine: &s.voted.machine, MaxTimeout: s.transactions.MaxTimeout, Expiry: s.transactions.Expiry,
+		Facts: n.facts, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.onClose("voted transactions", func(context.Context) error { v.Close(); return nil })
+	return v, nil
+}
+
+// votedFacts is what the control port tells of transactions that commit by vote.
+func (n *node) votedFacts() any {
+	return struct {
+		Node int32 `json:"node"`
+		partition.FactsDump
+	}{n.cfg.flags.ID, n.facts.Dump()}
+}
+
+// askAgain lets partitions that wait for an outcome ask at once.
+func (n *node) askAgain() {
+	if m := n.opened.Load(); m != nil {
+		for _, p := range m.All() {
+			p.AskAgain()
+		}
+	}
 }
 
 // participant is where a coordinator's markers go.
@@ -267,7 +315,8 @@ func (n *node) openPartitions() (err error) {
 	}
 	n.partitions, err = partition.Open(partition.Config{
 		Meta: n.meta, Node: n.net, Self: n.data.identity.ServerID(), KV: n.data.kv, FS: n.files, DataDir: n.data.path, BootID: boot,
-		Keeper: coordinator.Keepers(n.groups, n.txns), Coordinators: n.txns, TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
+		Keeper: coordinator.Keepers(n.groups, n.txns, n.voted), Coordinators: n.txns, Ballot: n.voted, Voted: &n.cfg.node.voted.machine, Facts: n.facts,
+		TopicDefaults: n.cfg.topics, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return err
@@ -301,7 +350,8 @@ func (n *node) openBroker() (err error) {
 		cancel()
 		wg.Wait()
 		n.groups.Close() // or members would be waited for that wait for others
-		n.txns.Close()   // likewise requests that wait for the end of a transaction
+		n.voted.Close()
+		n.txns.Close() // likewise requests that wait for the end of a transaction
 		n.broker.Shutdown(ctx)
 		return nil
 	})
@@ -314,6 +364,8 @@ func (n *node) describe() map[string]string {
 	out := map[string]string{
 		"node.id": strconv.Itoa(int(f.ID)), "listeners": n.clients.Addr().String(), "log.dirs": f.Data,
 		"auto.create.topics.enable": strconv.FormatBool(!n.cfg.node.noAutoCreate),
+		"transaction.voted.prefix":  string(n.cfg.node.voted.prefix), "transaction.voted.replicas": strconv.Itoa(n.cfg.node.voted.replicas),
+		"transaction.voted.timeout.ms": strconv.FormatInt(n.cfg.node.voted.machine.VoteTimeout.Milliseconds(), 10),
 	}
 	if n.adminListener != nil {
 		out["admin.address"] = n.adminListener.Addr().String()

@@ -1,0 +1,325 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"gopherlog/cluster/coordinator"
+	"gopherlog/cluster/partition"
+	"gopherlog/engine/failpoint"
+	"gopherlog/txn/twopc"
+)
+
+func (n *trioNode) votedConfig(opened *atomic.Pointer[partition.Manager], logger *slog.Logger) coordinator.VotedConfig {
+	machine := twopc.Defaults()
+	machine.VoteTimeout = 30 * time.Second // however slow the machine is
+	return coordinator.VotedConfig{
+		Meta: n.ctl, Node: n.rpc, Self: n.id, Nodes: func() int { return 3 }, Prefix: "2pc.", Replicas: n.c.votedReplicas, Machine: &machine,
+		Facts: n.facts, Failpoints: n.points, Logger: logger,
+		Local: func(topic string, number int32) coordinator.Voter {
+			if m := opened.Load(); m != nil {
+				if p, err := m.Get(topic, number); err == nil {
+					return p
+				}
+			}
+			return nil
+		},
+		Nudge: func() {
+			if m := opened.Load(); m != nil {
+				for _, p := range m.All() {
+					p.AskAgain()
+				}
+			}
+		},
+	}
+}
+
+// votedCoordinator is the node that leads the shard of a transactional id, nil if none does.
+func (c *trio) votedCoordinator(id string) *trioNode { return c.leaderOf(coordinator.VotedTopic, id, -1) }
+
+// leaderOf is the node that leads a partition, or the shard of a key.
+func (c *trio) leaderOf(topic, key string, number int32) *trioNode {
+	for _, n := range c.nodes {
+		if !n.up {
+			continue
+		}
+		t := n.ctl.Image().Topic(topic)
+		if t == nil {
+			continue
+		}
+		if number < 0 {
+			number = coordinator.ShardOf(key, len(t.Partitions))
+		}
+		if p, err := n.parts.Get(topic, number); err == nil {
+			if _, _, ready := p.Leader(); ready {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// allFacts are the facts of all nodes, each once, those of a partition in the order of its log.
+func (c *trio) allFacts() []partition.Fact {
+	seen := map[string]partition.Fact{}
+	for _, n := range c.nodes {
+		for _, f := range n.facts.Dump().Facts {
+			seen[fmt.Sprintf("%s-%d %08d", f.Topic, f.Partition, f.Index)] = f
+		}
+	}
+	var keys []string
+	for k := range seen {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var all []partition.Fact
+	for _, k := range keys {
+		all = append(all, seen[k])
+	}
+	return all
+}
+
+// checkVotes holds what the nodes replicated against the rules of the protocol, and returns how each transaction ended.
+func (c *trio) checkVotes() map[string]string {
+	c.t.Helper()
+	decided, promised, ended := map[string][]string{}, map[string]bool{}, map[string]string{}
+	for _, f := range c.allFacts() {
+		if f.What == "committed" {
+			decided[f.Txn] = f.Members
+		}
+	}
+	for _, f := range c.allFacts() {
+		place := fmt.Sprintf("%s-%d %s", f.Topic, f.Partition, f.Txn)
+		switch f.What {
+		case "promised":
+			promised[place] = true
+		case "commit-marker":
+			if !promised[place] {
+				c.t.Errorf("%s was committed without a promise", place)
+			}
+			if !slices.Contains(decided[f.Txn], fmt.Sprintf("%s-%d", f.Topic, f.Partition)) {
+				c.t.Errorf("%s was committed without a decision that names it", place)
+			}
+		case "abort-marker":
+			if decided[f.Txn] != nil {
+				c.t.Errorf("%s was aborted, though it was decided to commit", place)
+			}
+		default:
+			continue
+		}
+		if f.What == "promised" {
+			continue
+		}
+		if other := ended[f.Txn]; other != "" && other != f.What {
+			c.t.Errorf("%s ended with %s here and %s there", place, f.What, other)
+		}
+		ended[f.Txn] = f.What
+	}
+	return ended
+}
+
+// doubts is how many participants wait for an outcome.
+func (c *trio) doubts() (n int) {
+	for _, node := range c.nodes {
+		if !node.up {
+			continue
+		}
+		for _, p := range node.parts.All() {
+			m, _ := p.Doubt()
+			n += m
+		}
+	}
+	return n
+}
+
+func (c *trio) await(what string, ok func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// quiet waits until nothing voted on is open anywhere.
+func (c *trio) quiet() {
+	c.t.Helper()
+	c.await("all transactions have ended", func() bool {
+		for _, node := range c.nodes {
+			if !node.up {
+				continue
+			}
+			for _, p := range node.parts.All() {
+				if _, _, ready := p.Leader(); ready && p.OpenTransactions() > 0 {
+					return false
+				}
+			}
+		}
+		return c.doubts() == 0
+	})
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestVotedTransactionsOfARealClientOverThreeNodes(t *testing.T) {
+	c := newTrio(t)
+	c.createTopic("t", 3)
+	cl := c.transactional("2pc.x")
+	for i := range 6 {
+		end := kgo.TransactionEndTry(i%3 != 2)
+		if err := transact(within(t, time.Minute), cl, end, fmt.Sprint(i), 0, 1, 2); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	want := []string{"0:0", "0:1", "0:3", "0:4", "1:0", "1:1", "1:3", "1:4", "2:0", "2:1", "2:3", "2:4"}
+	if got := c.committedValues("t", len(want), 0, 1, 2); !slices.Equal(got, want) {
+		t.Fatalf("read_committed shows %v, want %v", got, want)
+	}
+	commits := 0
+	for _, how := range c.checkVotes() {
+		if how == "commit-marker" {
+			commits++
+		}
+	}
+	if commits != 4 {
+		t.Fatalf("%d transactions were committed, want 4: %+v", commits, c.allFacts())
+	}
+}
+
+// pause blocks the nth pass of a point on each of the nodes.
+func pause(t *testing.T, point failpoint.Name, nth int64, nodes ...*trioNode) {
+	t.Helper()
+	for _, n := range nodes {
+		if err := n.points.Arm(point, failpoint.Action{Kind: failpoint.Block, Nth: nth}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func hit(point failpoint.Name, nodes ...*trioNode) *trioNode {
+	for _, n := range nodes {
+		if n.points.Hits(point) > 0 {
+			return n
+		}
+	}
+	return nil
+}
+
+// A node that stops between any two steps of a commit, and never returns from them, leaves a transaction that is committed everywhere or
+// aborted everywhere, as its client was told.
+func TestAVotedTransactionOutlivesAKillBetweenAnyTwoSteps(t *testing.T) {
+	for _, step := range []struct {
+		point failpoint.Name
+		nth   int64
+	}{
+		{"voted/before-prepare", 1}, {"voted/before-promise", 1}, {"voted/after-promise", 1}, {"voted/after-vote", 1}, {"voted/after-vote", 2},
+		{"voted/after-decision", 1}, {"voted/before-marker", 1}, {"voted/between-outcomes", 1},
+	} {
+		t.Run(fmt.Sprintf("%s %d", strings.TrimPrefix(string(step.point), "voted/"), step.nth), func(t *testing.T) {
+			t.Parallel()
+			c := newTrio(t)
+			c.createTopic("t", 3)
+			cl := c.transactional("2pc.x")
+			if err := transact(within(t, time.Minute), cl, kgo.TryCommit, "first", 0, 1, 2); err != nil {
+				t.Fatal(err)
+			}
+			pause(t, step.point, step.nth, c.nodes[:]...)
+			done := make(chan error, 1)
+			go func() { done <- transact(within(t, time.Minute), cl, kgo.TryCommit, "second", 0, 1, 2) }()
+			c.await("the point is passed", func() bool { return hit(step.point, c.nodes[:]...) != nil })
+			victim := hit(step.point, c.nodes[:]...)
+			for _, n := range c.nodes {
+				if n != victim {
+					n.points.DisarmAll()
+				}
+			}
+			victim.kill()
+			err := <-done
+			victim.start()
+			victim.ready()
+			c.quiet()
+			after := transact(within(t, time.Minute), c.transactional("2pc.x"), kgo.TryCommit, "third", 0, 1, 2)
+			if after != nil {
+				t.Fatalf("the next transaction: %v", after)
+			}
+			c.quiet()
+			got := c.committedValues("t", 6, 0, 1, 2)
+			whole := []string{"0:first", "0:second", "0:third", "1:first", "1:second", "1:third", "2:first", "2:second", "2:third"}
+			without := []string{"0:first", "0:third", "1:first", "1:third", "2:first", "2:third"}
+			switch {
+			case slices.Equal(got, whole) && err == nil:
+			case slices.Equal(got, without) && err != nil:
+			case slices.Equal(got, whole) && err != nil && !errors.Is(err, context.DeadlineExceeded):
+				t.Logf("the client was told %v of what was committed", err) // ambiguous to it
+			default:
+				t.Fatalf("the client was told %v, read_committed shows %v", err, got)
+			}
+			t.Logf("the client was told: %v", err)
+			c.checkVotes()
+		})
+	}
+}
+
+// With one replica of its coordinator a transaction stays in doubt until that returns; with three it does not need to.
+func TestDoubtLastsUntilACoordinatorIsThere(t *testing.T) {
+	for _, replicas := range []int{1, 3} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			t.Parallel()
+			c := newTrio(t, func(c *trio) { c.votedReplicas = replicas })
+			c.createTopic("t", 3)
+			cl := c.transactional("2pc.x")
+			if err := transact(within(t, time.Minute), cl, kgo.TryCommit, "first", 0, 1, 2); err != nil {
+				t.Fatal(err)
+			}
+			victim := c.votedCoordinator("2pc.x")
+			pause(t, "voted/after-vote", 1, victim)
+			done := make(chan error, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() { done <- transact(ctx, cl, kgo.TryCommit, "second", 0, 1, 2) }()
+			c.await("all have promised", func() bool { return c.doubts() == 3 && hit("voted/after-vote", victim) != nil })
+			victim.kill()
+			if replicas == 3 {
+				c.quiet()
+			} else {
+				c.await("two or three are led and in doubt", func() bool { return c.doubts() >= 2 })
+				time.Sleep(2 * time.Second) // longer than a new coordinator would need
+				if n := c.doubts(); n < 2 {
+					t.Fatalf("%d are in doubt: somebody decided without the coordinator", n)
+				}
+				for _, n := range c.nodes {
+					if !n.up {
+						continue
+					}
+					for _, p := range n.parts.All() {
+						if m, age := p.Doubt(); m > 0 && (p.LastStable() >= p.HighWatermark() || age <= 0) {
+							t.Errorf("readers do not wait for %s-%d", p.Topic(), p.Number())
+						}
+					}
+				}
+			}
+			victim.start()
+			victim.ready()
+			c.quiet()
+			cancel()
+			<-done
+			c.checkVotes()
+			if got := c.committedValues("t", 3, 0, 1, 2); !slices.Equal(got, []string{"0:first", "1:first", "2:first"}) {
+				t.Fatalf("read_committed shows %v: nobody decided", got)
+			}
+		})
+	}
+}

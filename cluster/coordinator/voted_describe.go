@@ -1,0 +1,78 @@
+package coordinator
+
+import (
+	"slices"
+
+	"gopherlog/txn/kafkatx"
+	"gopherlog/txn/twopc"
+)
+
+// Describe is DescribeTransactions of one, in the words of Kafka's protocol.
+func (v *Voted) Describe(id string, done func(TxnDescribed, kafkatx.Code)) {
+	t, why := v.shards.find(id)
+	if t == nil {
+		done(TxnDescribed{ID: id}, kafkatx.Code(why))
+		return
+	}
+	m := t.machines.(*votedTerm)
+	why = t.ask(func() {
+		d := m.describe(id)
+		if d == nil {
+			done(TxnDescribed{ID: id}, TxnIDNotFound)
+			return
+		}
+		done(TxnDescribed{id, *d}, kafkatx.OK)
+	})
+	if why != codeNone {
+		done(TxnDescribed{ID: id}, kafkatx.Code(why))
+	}
+}
+
+// list are the ids of the shard that the filter chooses.
+func (t *votedTerm) list(f TxnFilter) (out []TxnDescribed) {
+	now := t.now()
+	for _, id := range t.table.ids() {
+		if d := t.describe(id); d != nil && f.fits(id, d, now) {
+			out = append(out, TxnDescribed{id, *d})
+		}
+	}
+	return out
+}
+
+// describe says where a transactional id stands; nil if nobody knows it.
+func (t *votedTerm) describe(id string) *kafkatx.Meta {
+	ledger, l := t.table.ledger(id), t.lives[id]
+	if ledger.Owner == twopc.Nobody {
+		return nil
+	}
+	m := &kafkatx.Meta{
+		Status: kafkatx.Empty, ProducerID: ledger.Owner.Producer, Epoch: ledger.Owner.Epoch, LastEpoch: kafkatx.None, Previous: kafkatx.None,
+		Next: kafkatx.None, Timeout: ledger.Timeout, Start: kafkatx.None,
+	}
+	if !ledger.Last.Txn.None() {
+		m.Status = kafkatx.CompleteCommit
+	}
+	if l == nil {
+		return m
+	}
+	switch l.state.Phase {
+	case twopc.Open, twopc.Beginning, twopc.Voting: // asked to vote, and not decided
+		m.Status = kafkatx.Ongoing
+	case twopc.Deciding, twopc.Committing:
+		m.Status = kafkatx.PrepareCommit
+	case twopc.Aborting, twopc.AbortRaising:
+		m.Status = kafkatx.PrepareAbort
+	default:
+		return m
+	}
+	if !l.began.IsZero() {
+		m.Start = l.began.UnixMilli()
+	}
+	for _, member := range l.state.Members {
+		if topic, number, ok := memberPartition(member); ok {
+			m.Partitions = append(m.Partitions, kafkatx.Partition{Topic: topic, Number: number})
+		}
+	}
+	slices.SortFunc(m.Partitions, kafkatx.Partition.Compare)
+	return m
+}
