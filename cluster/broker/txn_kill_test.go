@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"gopherlog/cluster/coordinator"
+	"gopherlog/engine/failpoint"
+)
+
+// ledger is what a client knows of its transactions: text to whether it was committed, not, or nobody knows.
+type ledger struct {
+	t       *testing.T
+	outcome map[string]string // committed, aborted, unknown
+}
+
+// check compares with what read_committed shows of all partitions.
+func (l *ledger) check(got []string, partitions int) {
+	l.t.Helper()
+	seen := map[string][]string{}
+	for _, g := range got {
+		number, text, _ := strings.Cut(g, ":")
+		seen[text] = append(seen[text], number)
+	}
+	for text, numbers := range seen {
+		slices.Sort(numbers)
+		if len(slices.Compact(slices.Clone(numbers))) != len(numbers) {
+			l.t.Errorf("transaction %s is in partitions %v: twice", text, numbers)
+		}
+		if l.outcome[text] == "aborted" {
+			l.t.Errorf("transaction %s was aborted and shows in %v", text, numbers)
+		}
+	}
+	for text, outcome := range l.outcome {
+		n := len(seen[text])
+		if outcome == "committed" && n != partitions || outcome == "unknown" && n != 0 && n != partitions {
+			l.t.Errorf("transaction %s is %s and shows in %d of %d partitions", text, outcome, n, partitions)
+		}
+	}
+}
+
+// quick makes a client ask again soon.
+func quick(versions *kversion.Versions) []kgo.Opt {
+	return []kgo.Opt{clientOf(versions), traceOpt(), kgo.MetadataMinAge(20 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+		kgo.RecordRetries(1000), kgo.RequestRetries(1000)}
+}
+
+// A node is killed between every two steps of a transaction: the coordinator, or a partition's leader at the steps that are its own. Its client
+// goes on without noticing more than a delay, and what read_committed shows is whole transactions, those that were committed.
+func TestTransactionsOutliveAKillBetweenAnyTwoSteps(t *testing.T) {
+	points := []failpoint.Name{
+		"txn/before-ongoing", "txn/after-ongoing", "txn/before-decision", "txn/after-decision", "txn/before-markers", "txn/before-marker",
+		"txn/after-marker", "txn/before-complete", "txn/after-complete",
+	}
+	for name, versions := range map[string]*kversion.Versions{"version 0": kversion.V3_7_0(), "version 2": kversion.V4_0_0()} {
+		if testing.Short() && versions != nil && name == "version 0" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			c := newTrio(t)
+			c.createTopic("t", 3)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			defer cancel()
+			l := &ledger{t: t, outcome: map[string]string{}}
+			cl := c.transactional("x", quick(versions)...)
+			run := func(text string, commit bool) {
+				switch err := transact(ctx, cl, kgo.TransactionEndTry(commit), text, 0, 1, 2); {
+				case err != nil:
+					t.Errorf("transaction %s: %v", text, err)
+					l.outcome[text] = "unknown"
+				case commit:
+					l.outcome[text] = "committed"
+				default:
+					l.outcome[text] = "aborted"
+				}
+			}
+			run("first", true)
+			for i, point := range points {
+				victim := c.victim(t, point)
+				if err := victim.points.Arm(point, failpoint.Action{Kind: failpoint.Block, Nth: 1}); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				began := time.Now()
+				go func() {
+					defer close(done)
+					run(string(point), i%3 != 2)
+				}()
+				eventually(t, fmt.Sprintf("%s is reached on node %d", point, victim.id), func() bool { return victim.points.Hits(point) > 0 })
+				victim.kill()
+				select {
+				case <-done:
+				case <-ctx.Done():
+					t.Fatalf("%s: the transaction never ends", point)
+				}
+				run(string(point)+" and after it", true)
+				t.Logf("%s: node %d killed, two transactions took %v", point, victim.id, time.Since(began).Round(time.Millisecond))
+				victim.start()
+				victim.ready()
+			}
+			run("last", true)
+			want := 0
+			for _, o := range l.outcome {
+				if o == "committed" {
+					want += 3
+				}
+			}
+			l.check(c.committedValues("t", want, 0, 1, 2), 3)
+			c.nothingHangs(ctx, "t", "x")
+		})
+	}
+}
+
+// victim is the node on which a point is reached by transactions of x: the coordinator's, or for a partition's steps one that leads a
+// partition and is not the coordinator's, if there is one.
+func (c *trio) victim(t *testing.T, point failpoint.Name) *trioNode {
+	t.Helper()
+	var victim *trioNode
+	eventually(t, "all lead", func() bool {
+		victim = c.leaderOf(coordinator.TransactionsTopic, "x", -1)
+		for number := range int32(3) {
+			leader := c.leaderOf("t", "", number)
+			if leader == nil || victim == nil {
+				return false
+			}
+			if (point == "txn/before-marker" || point == "txn/after-marker") && leader != victim {
+				victim = leader
+				return true
+			}
+		}
+		return victim != nil
+	})
+	return victim
+}
+
+// nothingHangs waits until the last stable offset of every partition is its end, and the transactional id rests.
+func (c *trio) nothingHangs(ctx context.Context, topic, id string) {
+	c.t.Helper()
+	adm := kadm.NewClient(franz(c.t, c.addrs()))
+	eventually(c.t, "no transaction is open", func() bool {
+		ends, err1 := adm.ListEndOffsets(ctx, topic)
+		stable, err2 := adm.ListCommittedOffsets(ctx, topic)
+		if err1 != nil || err2 != nil || ends.Error() != nil || stable.Error() != nil {
+			return false
+		}
+		same := true
+		ends.Each(func(o kadm.ListedOffset) {
+			s, ok := stable.Lookup(topic, o.Partition)
+			same = same && ok && s.Offset == o.Offset
+		})
+		return same
+	})
+	eventually(c.t, "the transactional id rests", func() bool {
+		d, err := adm.DescribeTransactions(ctx, id)
+		if err != nil {
+			return false
+		}
+		state := d[id].State
+		return state == "CompleteCommit" || state == "CompleteAbort" || state == "Empty"
+	})
+}
