@@ -139,6 +139,64 @@ type StableTeller interface {
 	StableOffsets(ctx context.Context, topic string) (map[int32]OffsetAnswer, error)
 }
 
+// MemberConfig is everything that a member of a consumer group is told.
+type MemberConfig struct {
+	ClientID       string
+	Group          string
+	Topics         []string
+	ReadCommitted  bool
+	SessionTimeout time.Duration
+	Rebalance      time.Duration
+	Producer       ProducerConfig // of what it sends; with a transactional id its offsets are committed in its transactions
+	Watch          MemberWatch
+}
+
+// A MemberWatch hears what becomes of a member's partitions, from the client's goroutines, before the member goes on. Epochs are generations.
+type MemberWatch struct {
+	Assigned func(topic string, partition, generation int32)
+	Revoked  func(topic string, partition, generation int32, lost bool)
+	Position func(topic string, partition int32, offset int64) // what the group told as committed; -1 none
+}
+
+// A Place is a position in a partition.
+type Place struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// A Member works in a consumer group. One goroutine at a time, but for Freeze, Thaw and Crash.
+type Member interface {
+	// Poll waits for at most max messages. Until Commit or End the member's partitions are not taken away where there are no transactions.
+	Poll(ctx context.Context, max int, fn func(Delivery)) error
+	Generation() int32
+	// Send sends a message that was made from those polled; in a transaction between Begin and End. done as of Producer.
+	Send(rec *Record, done func(Ack))
+	// Flush waits for the outcomes of what was sent.
+	Flush(ctx context.Context) error
+	// Commit commits everything polled, outside of a transaction, and tells what the group answered for each partition.
+	Commit(ctx context.Context, places []Place, answer func(p Place, err error))
+	// Release lets the group take partitions away; after each poll that Commit was called for or not.
+	Release()
+	// Init, Begin: as of Transactor. End commits the transaction and in it everything polled, or aborts both, and goes back.
+	Init(ctx context.Context) (epoch int32, err error)
+	Begin() error
+	End(ctx context.Context, commit bool) TxnEnd
+	// Freeze lets nothing out and nothing in until Thaw.
+	Freeze()
+	Thaw()
+	// Crash ends the member without a word to anybody; Close leaves the group.
+	Crash()
+	Close()
+}
+
+// A Grouper is a driver that knows consumer groups.
+type Grouper interface {
+	NewMember(ctx context.Context, cfg MemberConfig) (Member, error)
+	// Positions are the committed positions of a group, once no open transaction holds one back.
+	Positions(ctx context.Context, group string) ([]Place, error)
+}
+
 // A Delivery is one message read. Key and Value are valid only during the call.
 type Delivery struct {
 	Topic     string

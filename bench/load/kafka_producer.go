@@ -23,20 +23,37 @@ type kafkaProducer struct {
 
 // NewProducer makes a client with every setting explicit, and connects it.
 func (k *kafka) NewProducer(ctx context.Context, c ProducerConfig) (Producer, error) {
+	opts, err := producerOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(k.common(c.ClientID, slackFor(c.RequestTimeout)), opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	if err := client.Ping(ctx); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	return &kafkaProducer{client: client, blind: c.Acks == 0}, nil
+}
+
+// producerOptions are the settings of whatever sends.
+func producerOptions(c ProducerConfig) ([]kgo.Opt, error) {
 	compression, err := codec(c.Compression)
 	if err != nil {
 		return nil, err
 	}
-	opts := append(k.common(c.ClientID, slackFor(c.RequestTimeout)),
+	opts := []kgo.Opt{
 		kgo.ProduceRequestTimeout(c.RequestTimeout),
 		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
 		kgo.ProducerLinger(c.Linger),
 		kgo.ProducerBatchMaxBytes(int32(c.BatchBytes)),
 		kgo.ProducerBatchCompression(compression),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MaxBufferedRecords(c.MaxOutstanding+bufferSlack),
+		kgo.MaxBufferedRecords(c.MaxOutstanding + bufferSlack),
 		kgo.UnknownTopicRetries(-1), // the topic exists: a broker that has not heard of it yet is no reason to lose a message
-	)
+	}
 	switch c.Acks {
 	case 0:
 		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()))
@@ -58,15 +75,7 @@ func (k *kafka) NewProducer(ctx context.Context, c ProducerConfig) (Producer, er
 	if c.TransactionalID != "" {
 		opts = append(opts, kgo.TransactionalID(c.TransactionalID), kgo.TransactionTimeout(c.TransactionTimeout))
 	}
-	client, err := kgo.NewClient(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("load: %w", err)
-	}
-	if err := client.Ping(ctx); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("load: %w", err)
-	}
-	return &kafkaProducer{client: client, blind: c.Acks == 0}, nil
+	return opts, nil
 }
 
 // envelope is a record's counterpart in the client, made once and used again with it.

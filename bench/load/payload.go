@@ -87,6 +87,11 @@ func (h *header) open(value []byte) (ours, sound bool) {
 	return true, sound
 }
 
+// fits says whether a sound header is of a run and within what the history can hold.
+func (h *header) fits(run uint64) bool {
+	return h.Run == run && h.Producer <= history.MaxProducer && h.Session <= history.MaxSession && h.Sequence <= history.MaxSequence && h.Txn <= history.MaxTxn
+}
+
 // derived says whether a header names an origin, and one that can be.
 func (h *header) derived(places int) bool {
 	return h.Flags&flagDerived != 0 && int(h.FromPartition) < places && h.FromOffset >= 0 && h.FromOffset <= history.MaxOffset

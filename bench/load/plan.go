@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"gopherlog/bench/scenario"
@@ -10,11 +11,14 @@ import (
 
 // A Plan is one trial's load.
 type Plan struct {
+	Prefix      string // of every name that the trial gives to something on the cluster
 	RunID       uint64
 	Seed        int64
 	Guarantee   scenario.Guarantee
 	Topics      []TopicSpec
 	Producers   scenario.Producers
+	Consumers   scenario.Consumers
+	CommitPoint string // when members of groups commit: before_process, after_process, in_transaction
 	Load        scenario.Load
 	Phases      scenario.Phases
 	Alone       bool           // no reader beside the load: the final read alone
@@ -32,7 +36,8 @@ type Plan struct {
 
 // PlanOf is the plan of a cell for one trial: topic names get the prefix, the seed is the trial's.
 func PlanOf(c scenario.Cell, seed int64, prefix string) Plan {
-	p := Plan{RunID: uint64(time.Now().UnixNano()), Seed: seed, Guarantee: c.Guarantee, Producers: c.Producers, Load: c.Load, Phases: c.Phases, Alone: !c.Load.ReadAlong}
+	p := Plan{Prefix: prefix, RunID: uint64(time.Now().UnixNano()), Seed: seed, Guarantee: c.Guarantee, Producers: c.Producers, Load: c.Load, Phases: c.Phases, Alone: !c.Load.ReadAlong}
+	p.CommitPoint, p.Consumers = c.CommitPoint(), prefixed(c.Consumers, prefix)
 	for _, t := range c.Topics {
 		config := map[string]string{}
 		if n := c.Target.MinInsyncReplicas; n > 0 {
@@ -50,6 +55,21 @@ func PlanOf(c scenario.Cell, seed int64, prefix string) Plan {
 		p.Topics = append(p.Topics, TopicSpec{Name: prefix + t.Name, Partitions: t.Partitions, ReplicationFactor: c.Target.ReplicationFactor, Config: config})
 	}
 	return p
+}
+
+// prefixed are the groups of a trial, with topics and names of its own.
+func prefixed(c scenario.Consumers, prefix string) scenario.Consumers {
+	c.Groups = slices.Clone(c.Groups)
+	for i := range c.Groups {
+		c.Groups[i].Name = prefix + c.Groups[i].Name
+	}
+	if c.Transform.From != "" {
+		c.Transform.From = prefix + c.Transform.From
+	}
+	if c.Transform.To != "" {
+		c.Transform.To = prefix + c.Transform.To
+	}
+	return c
 }
 
 func (p *Plan) defaults() {

@@ -17,8 +17,10 @@ type reader struct {
 	visible  *hdr.Recorder
 	through  *hdr.Recorder  // of messages that were made from others, from when these were due
 	stalls   []stallTracker // nil: nobody asks
+	polls    bool           // the end of each poll is noted
 	tally    *tally
 	position ends // next offset to be read, per partition
+	messages ends // behind the last message that was read, per partition; markers do not count
 	byTopic  map[string]topicPlan
 	seen     map[laneKey]*readSet // owned by the reading goroutine
 
@@ -28,7 +30,7 @@ type reader struct {
 
 func newReader(r *runner, c Consumer, s *history.Stream) *reader {
 	d := &reader{run: r, consumer: c, stream: s, visible: hdr.NewRecorder(r.plan.Interval), through: hdr.NewRecorder(r.plan.Interval), tally: newTally(r.plan.Phases, r.plan.Interval),
-		position: make(ends, len(r.places)), byTopic: map[string]topicPlan{}, seen: map[laneKey]*readSet{}, ended: make(chan struct{})}
+		position: make(ends, len(r.places)), messages: make(ends, len(r.places)), byTopic: map[string]topicPlan{}, seen: map[laneKey]*readSet{}, ended: make(chan struct{})}
 	for _, t := range r.topics {
 		d.byTopic[t.name] = t
 	}
@@ -51,12 +53,16 @@ func (d *reader) start() {
 func (d *reader) poll(ctx context.Context) {
 	const pause = 10 * time.Millisecond
 	var now time.Duration
+	asked := d.run.clock.Now()
 	err := d.consumer.Poll(ctx, func(m Delivery) {
 		if now == 0 {
 			now = d.run.clock.Now() // all messages of a poll were there at once
 		}
 		d.read(m, now)
 	})
+	if now > 0 && d.polls && d.stream != nil {
+		d.stream.Append(history.Record{Kind: history.Group, Step: history.PollEnd, Asked: min(asked, now), At: now})
+	}
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -92,6 +98,7 @@ func (d *reader) read(m Delivery, now time.Duration) {
 	if m.Control {
 		return
 	}
+	d.messages.raise(flat, m.Offset+1)
 	var h header
 	ours, sound := h.open(m.Value)
 	if ours && sound && h.Run == d.run.plan.RunID && h.Flags&flagProbe != 0 {
@@ -101,7 +108,7 @@ func (d *reader) read(m Delivery, now time.Duration) {
 	switch {
 	case ours && !sound:
 		r.Flags = history.BadChecksum
-	case !ours || h.Run != d.run.plan.RunID || h.Producer > history.MaxProducer || h.Session > history.MaxSession || h.Sequence > history.MaxSequence || h.Txn > history.MaxTxn:
+	case !ours || !h.fits(d.run.plan.RunID):
 		r.Flags = history.Foreign
 	default:
 		r.Producer, r.Session, r.Sequence, r.Txn = h.Producer, h.Session, h.Sequence, h.Txn

@@ -21,11 +21,13 @@ type runner struct {
 	driver Driver
 	clock  *Clock
 	topics []topicPlan
+	inputs []topicPlan         // those that producers send to
 	places []history.Partition // flat index → partition
 
 	history *history.Writer // nil: none kept
 	senders []*sender
 	reader  *reader
+	groups  *groups // nil: none
 	outages []outageTracker
 	stalls  []stallTracker
 	acked   ends // highest acknowledged offset + 1
@@ -51,6 +53,9 @@ func Run(ctx context.Context, d Driver, p Plan) (*Outcome, error) {
 	r := &runner{plan: p, driver: d, clock: p.Clock, errors: newErrorTable()}
 	for _, t := range p.Topics {
 		r.topics = append(r.topics, topicPlan{t.Name, t.Partitions, len(r.places)})
+		if t.Name != p.Consumers.Transform.To {
+			r.inputs = append(r.inputs, r.topics[len(r.topics)-1])
+		}
 		for i := range t.Partitions {
 			r.places = append(r.places, history.Partition{Topic: t.Name, Partition: int32(i)})
 		}
@@ -91,9 +96,16 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 		r.reader.stop()
 		return nil, err
 	}
+	if r.groups, err = r.openGroups(cfg); err != nil {
+		r.reader.stop()
+		return nil, err
+	}
 	before := use()
 	r.clock.Start()
 	r.reader.start()
+	if r.groups != nil {
+		r.groups.start()
+	}
 	background, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { r.askEnds(background, answers) })
@@ -106,6 +118,11 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	out := &Outcome{Zero: r.clock.Zero(), Model: r.plan.Load.Model, Settings: r.driver.Settings(cfg), Client: client, Partial: ctx.Err() != nil}
 	if r.plan.BeforeDrain != nil {
 		r.plan.BeforeDrain()
+	}
+	if r.groups != nil {
+		limit, cancel := context.WithTimeout(ctx, r.plan.Phases.Drain)
+		r.groups.finish(limit)
+		cancel()
 	}
 	out.Drain = r.drain(ctx, answers)
 	r.reader.stop()
@@ -138,7 +155,7 @@ func (r *runner) connect(ctx context.Context, cfg ProducerConfig) error {
 		return fmt.Errorf("load: connect the reader: %w", err)
 	}
 	r.reader = newReader(r, c, reads)
-	r.reader.stalls = r.stalls
+	r.reader.stalls, r.reader.polls = r.stalls, true
 	return nil
 }
 
@@ -149,7 +166,7 @@ func (r *runner) consumerConfig(id string) ConsumerConfig {
 func (r *runner) sender(ctx context.Context, cfg ProducerConfig, i, n int) (*sender, error) {
 	l, seed := r.plan.Load, r.plan.Seed
 	s := &sender{run: r, index: uint16(i), keys: newKeys(l.Keys, seed, i, n), bodies: newBodies(l.Value, r.plan.Producers.Compression, seed, i),
-		choice: newPartitioner(l.Partitioner, seed, i), sequence: make([]uint64, len(r.places)), topic: i % len(r.topics),
+		choice: newPartitioner(l.Partitioner, seed, i), sequence: make([]uint64, len(r.places)), topic: i % len(r.inputs),
 		late: hdr.NewRecorder(r.plan.Interval), ack: hdr.NewRecorder(r.plan.Interval), failures: hdr.NewRecorder(r.plan.Interval),
 		sent: newTally(r.plan.Phases, r.plan.Interval), done: newTally(r.plan.Phases, r.plan.Interval)}
 	if l.Model == "closed" {
@@ -166,7 +183,7 @@ func (r *runner) sender(ctx context.Context, cfg ProducerConfig, i, n int) (*sen
 	if s.acks, err = r.stream(history.RoleAcks, fmt.Sprintf("acks-%02d", i)); err != nil {
 		return nil, err
 	}
-	cfg.TransactionalID = TransactionalID(r.plan.Guarantee, r.plan.RunID, i)
+	cfg.TransactionalID = TransactionalID(r.plan.Guarantee, r.plan.Prefix, r.plan.RunID, i)
 	if s.producer, err = r.driver.NewProducer(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("load: connect producer %d: %w", i, err)
 	}
@@ -259,6 +276,9 @@ func (r *runner) settle(ctx context.Context) {
 	}
 }
 
+// note makes the trial one that proves nothing, and says why.
+func (r *runner) note(why string) { r.invalid = append(r.invalid, why) }
+
 func (r *runner) highest(partition int, end int64) { r.acked.raise(partition, end) }
 
 // fill puts together what everybody recorded.
@@ -273,6 +293,11 @@ func (r *runner) fill(out *Outcome) {
 		}
 	}
 	tallies = append(tallies, r.reader.tally)
+	if r.groups != nil {
+		for _, m := range r.groups.members {
+			tallies = append(tallies, m.tally)
+		}
+	}
 	out.Phases, out.Seconds = total(r.plan.Phases, r.plan.Interval, tallies)
 	out.Late, out.Ack, out.Failures = hdr.Merge(late...), hdr.Merge(ack...), hdr.Merge(failures...)
 	out.Visible, out.EndToEnd = hdr.Merge(r.reader.visible), hdr.Merge(r.reader.through)

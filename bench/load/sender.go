@@ -112,12 +112,12 @@ func (s *sender) send(intended time.Duration) {
 	sl.bytes = len(sl.record.Value)
 	sl.key = s.keys.next(sl.key)
 	sl.record.Key = sl.key
-	t := s.run.topics[s.topic]
+	t := s.run.inputs[s.topic]
 	var p int
 	if s.txn != nil && s.txn.spread > 0 {
 		p = s.txn.choose(t.partitions)
 	} else {
-		s.topic = (s.topic + 1) % len(s.run.topics)
+		s.topic = (s.topic + 1) % len(s.run.inputs)
 		p = s.choice.choose(sl.key, sl.bytes, t.partitions)
 	}
 	sl.record.Topic, sl.record.Partition, sl.partition = t.name, int32(p), t.first+p

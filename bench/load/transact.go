@@ -153,8 +153,8 @@ func (x *transactions) begin(ctx context.Context) error {
 	x.number++
 	x.nth = 0
 	if x.spread > 0 {
-		s.topic = (s.topic + 1) % len(s.run.topics)
-		x.base = (int(s.index) + int(x.number)*x.spread) % s.run.topics[s.topic].partitions
+		s.topic = (s.topic + 1) % len(s.run.inputs)
+		x.base = (int(s.index) + int(x.number)*x.spread) % s.run.inputs[s.topic].partitions
 	}
 	x.mu.Lock()
 	clear(x.ends)

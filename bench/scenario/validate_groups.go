@@ -50,6 +50,8 @@ func (d *decoder) consumers(s *Scenario) {
 	}
 	d.transform(s)
 	switch {
+	case len(c.Groups) > 0 && !s.Load.ReadAlong:
+		d.bad("load.read_along", "false: what groups have to read is known from a reader beside them")
 	case c.Commit == "in_transaction" && (!s.Guarantee.Transacts() || c.Transform.To == ""):
 		d.bad("consumers.commit", "in_transaction needs a transform and a guarantee with transactions")
 	case c.SessionTimeout < time.Second:

@@ -1,0 +1,121 @@
+package load
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/history"
+	"gopherlog/bench/scenario"
+)
+
+// shortSessions lets members be missed within the time of a test.
+var shortSessions = kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"})
+
+func groupPlan(t testing.TB, g scenario.Guarantee) Plan {
+	p := smallPlan(t, g)
+	p.Producers.Transaction = scenario.Transaction{Records: 20, MaxDuration: 20 * time.Millisecond, Timeout: 5 * time.Second}
+	p.Load.Rate = 1000
+	p.Consumers = scenario.Consumers{Groups: []scenario.ConsumerGroup{{Name: "workers", Members: 2}}, Transform: scenario.Transform{From: "in", To: "out"},
+		PollRecords: 50, SessionTimeout: time.Second, Rebalance: time.Second}
+	c := scenario.Scenario{Guarantee: g, Consumers: p.Consumers}
+	p.CommitPoint = c.CommitPoint()
+	return p
+}
+
+// stepsOf counts the steps of members in a history.
+func stepsOf(t testing.TB, dir string) (steps map[history.Step]int, origins map[history.Partition]map[int64]int) {
+	t.Helper()
+	steps, origins = map[history.Step]int{}, map[history.Partition]map[int64]int{}
+	names, _ := filepath.Glob(filepath.Join(dir, "*.hist"))
+	for _, name := range names {
+		f, err := history.OpenReader(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		role := f.Header().Role
+		var r history.Record
+		for f.Next(&r) {
+			switch {
+			case r.Kind == history.Group && role == history.RolePositions:
+				steps[0]++
+			case r.Kind == history.Group:
+				steps[r.Step]++
+			case r.Kind == history.Origin && role == history.RoleDrain:
+				p := f.Header().Partitions[r.Partition]
+				if origins[p] == nil {
+					origins[p] = map[int64]int{}
+				}
+				origins[p][r.Offset]++
+			}
+		}
+		if f.Err() != nil {
+			t.Fatal(f.Err())
+		}
+		f.Close()
+	}
+	return steps, origins
+}
+
+func TestAGroupMakesOneOutputOfEachInput(t *testing.T) {
+	for _, g := range []scenario.Guarantee{scenario.AtMostOnce, scenario.AtLeastOnce, scenario.Idempotent, scenario.Transactional} {
+		t.Run(string(g), func(t *testing.T) {
+			_, d := fakeCluster(t, shortSessions)
+			p := groupPlan(t, g)
+			out, err := Run(t.Context(), d, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum PhaseCounts
+			for _, c := range out.Phases {
+				sum.add(c)
+			}
+			if !out.Drain.Complete || len(out.Invalid) > 0 {
+				t.Fatalf("drain %+v, invalid %q, errors %v", out.Drain, out.Invalid, out.Errors)
+			}
+			if sum.Read == 0 || sum.Transformed != sum.Read || out.EndToEnd.All().Count() != sum.Read {
+				t.Fatalf("%d read, %d transformed, %d end to end; errors %v", sum.Read, sum.Transformed, out.EndToEnd.All().Count(), out.Errors)
+			}
+			steps, origins := stepsOf(t, p.HistoryDir)
+			var outputs int64
+			for p, at := range origins {
+				for offset, n := range at {
+					if outputs++; n != 1 {
+						t.Fatalf("%d outputs of %v at %d", n, p, offset)
+					}
+				}
+			}
+			if outputs != sum.Read || steps[history.Assigned] < 3 || steps[history.PollEnd] == 0 || steps[history.CommitAsked] == 0 || steps[history.Left] != 2 || steps[0] != 3 {
+				t.Fatalf("%d outputs, steps %v", outputs, steps)
+			}
+			v, err := check.Judge(p.HistoryDir, check.Options{Guarantee: g, MinAcked: 100, Drained: out.Drain.Complete, RawDrained: out.Drain.Raw, Invalid: out.Invalid,
+				TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
+			if err != nil || v.Status != check.Pass {
+				t.Fatalf("%v %s %q", err, v.Status, v.Reasons)
+			}
+		})
+	}
+}
+
+func TestAPipelineHoldsWhileItsWorkersComeAndGo(t *testing.T) {
+	_, d := fakeCluster(t, shortSessions)
+	p := groupPlan(t, scenario.Transactional)
+	p.Phases.Steady = 3 * time.Second
+	p.Consumers.Churn = scenario.Churn{Rejoin: 0.05, Crash: 0.05, Zombie: 0.03}
+	out, err := Run(t.Context(), d, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _ := stepsOf(t, p.HistoryDir)
+	if steps[history.Crashed] == 0 || steps[history.Left] < 3 {
+		t.Fatalf("steps %v", steps)
+	}
+	v, err := check.Judge(p.HistoryDir, check.Options{Guarantee: p.Guarantee, MinAcked: 100, Drained: out.Drain.Complete, RawDrained: out.Drain.Raw, Invalid: out.Invalid,
+		TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
+	if err != nil || v.Status != check.Pass {
+		t.Fatalf("%v %s %q; steps %v, errors %v", err, v.Status, v.Reasons, steps, out.Errors)
+	}
+}
