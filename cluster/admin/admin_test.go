@@ -133,7 +133,7 @@ func rooms(t *testing.T) *admin.Registry {
 	t.Helper()
 	reg := admin.NewRegistry()
 	for _, describe := range []func(prometheus.Registerer) error{broker.DescribeMetrics, partition.DescribeMetrics,
-		coordinator.DescribeMetrics, coordinator.DescribeTxnMetrics, meta.DescribeMetrics, rpc.DescribeMetrics} {
+		coordinator.DescribeMetrics, coordinator.DescribeTxnMetrics, coordinator.DescribeVotedMetrics, meta.DescribeMetrics, rpc.DescribeMetrics} {
 		if err := describe(reg); err != nil {
 			t.Fatal(err)
 		}

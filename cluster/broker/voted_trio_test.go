@@ -44,7 +44,9 @@ func (n *trioNode) votedConfig(opened *atomic.Pointer[partition.Manager], logger
 }
 
 // votedCoordinator is the node that leads the shard of a transactional id, nil if none does.
-func (c *trio) votedCoordinator(id string) *trioNode { return c.leaderOf(coordinator.VotedTopic, id, -1) }
+func (c *trio) votedCoordinator(id string) *trioNode {
+	return c.leaderOf(coordinator.VotedTopic, id, -1)
+}
 
 // leaderOf is the node that leads a partition, or the shard of a key.
 func (c *trio) leaderOf(topic, key string, number int32) *trioNode {

@@ -92,3 +92,6 @@ func reasonOf(e twopc.Event) string {
 	}
 	return abortClient
 }
+
+// DescribeVotedMetrics registers what Voted registers, without it: for documentation.
+func DescribeVotedMetrics(r prometheus.Registerer) error { return newVotedStats().register(r) }

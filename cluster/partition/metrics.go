@@ -32,6 +32,7 @@ var (
 	allDescs = []*prometheus.Desc{
 		descEnd, descHW, descStart, descLeader, descTerm, descSize, descProducers, descQueued,
 		descBatches, descBytes, descDuplicates, descRejected, descBudget, descReplicas, descWaiters,
+		descDoubts, descDoubtAge,
 	}
 )
 
@@ -108,4 +109,5 @@ func (p *Partition) collect(ch chan<- prometheus.Metric) {
 	put(descBytes, prometheus.CounterValue, float64(p.stats.bytes.Load()))
 	put(descDuplicates, prometheus.CounterValue, float64(p.stats.duplicates.Load()))
 	put(descRejected, prometheus.CounterValue, float64(p.stats.rejected.Load()))
+	p.collectDoubt(put)
 }
