@@ -2,7 +2,7 @@
 # Kafka's own dump-log reads the segment files that we write and finds no index mismatch.
 #   check-format.sh                 write a log with rolls, every codec, leader changes and index files
 #   check-format.sh DIR             check the partition directory DIR instead
-# Without DIR it also decodes the records that coordinators write and the files about transactions.
+# Without DIR it also reads the directory of a live partition with transactions, and decodes the records that coordinators write.
 # Java and Maven are needed; where they are missing nothing is checked, and the script says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,22 +33,40 @@ fi
 dump() { java -Xmx256m -cp "$libs/*" org.apache.kafka.tools.DumpLogSegments "$@" 2>"$work/stderr"; }
 
 segments=0 batches=0 indexes=0
-for log in "$dir"/*.log; do
-  base=${log%.log}
-  out=$work/$(basename "$base")
-  files=$log
-  for ext in index timeindex txnindex snapshot; do
-    if [ -s "$base.$ext" ]; then files+=,$base.$ext; indexes=$((indexes + 1)); fi
+# read_segments DIR: every segment of a partition directory with all files beside it.
+read_segments() {
+  local dir=$1 log base out files ext
+  for log in "$dir"/*.log; do
+    base=${log%.log}
+    out=$work/$(basename "$base")
+    files=$log
+    for ext in index timeindex txnindex snapshot; do
+      if [ -s "$base.$ext" ]; then files+=,$base.$ext; indexes=$((indexes + 1)); fi
+    done
+    dump --files "$files" --deep-iteration --print-data-log >"$out" || { cat "$out" "$work/stderr"; echo "check-format: dump-log failed on $files"; exit 1; }
+    # "offset: -1 is followed by ..." for a segment that does not start at 0 is no mismatch of an index.
+    if grep -nE 'Found timestamp mismatch|Found out of order timestamp|Index offset|isvalid: false|Mismatches in|Exception' "$out" "$work/stderr"; then
+      echo "check-format: dump-log found a mismatch in $files"
+      exit 1
+    fi
+    segments=$((segments + 1))
+    batches=$((batches + $(grep -c '^baseOffset:' "$out" || true)))
   done
-  dump --files "$files" --deep-iteration --print-data-log >"$out" || { cat "$out" "$work/stderr"; echo "check-format: dump-log failed on $files"; exit 1; }
-  # "offset: -1 is followed by ..." for a segment that does not start at 0 is no mismatch of an index.
-  if grep -nE 'Found timestamp mismatch|Found out of order timestamp|Index offset|isvalid: false|Mismatches in|Exception' "$out" "$work/stderr"; then
-    echo "check-format: dump-log found a mismatch in $files"
-    exit 1
-  fi
-  segments=$((segments + 1))
-  batches=$((batches + $(grep -c '^baseOffset:' "$out" || true)))
-done
+}
+read_segments "$dir"
+if [ $# -eq 0 ]; then
+  live=$work/live-0
+  go test -count=1 ./cluster/partition -run '^TestWriteSegmentsForDumpLog$' -format-dir "$live" >"$work/write" || { cat "$work/write"; exit 1; }
+  read_segments "$live"
+  while IFS= read -r line; do
+    grep -qF -- "$line" "$work"/000* || { echo "check-format: dump-log does not show in a live partition's files: $line"; exit 1; }
+  done <<'END'
+version: 0 producerId: 7 firstOffset: 0 lastOffset: 3 lastStableOffset: 2
+version: 0 producerId: 9 firstOffset: 15 lastOffset: 30 lastStableOffset: 31
+endTxnMarker: COMMIT coordinatorEpoch: 9
+producerId: 9 producerEpoch: 1 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[15]
+END
+fi
 if [ $batches -eq 0 ]; then
   echo "check-format: dump-log read no batch from $dir"
   exit 1

@@ -25,14 +25,18 @@ var (
 	descBytes      = desc("appended_bytes_total", "Bytes of batches proposed while leading.", perPartition...)
 	descDuplicates = desc("duplicate_batches_total", "Batches answered as repeats.", perPartition...)
 	descRejected   = desc("rejected_batches_total", "Batches rejected before the log.", perPartition...)
+	descOpen       = desc("open_transactions", "Transactions that are open on this replica.", perPartition...)
+	descUnstable   = desc("unstable_offsets", "Offsets between the last stable offset and the high watermark: what readers of committed wait for.", perPartition...)
+	descMarkers    = desc("markers_total", "Markers proposed while leading.", perPartition...)
+	descVerified   = desc("verifications_total", "Questions to coordinators whether a transaction is ongoing.", perPartition...)
 	descBudget     = desc("produce_budget_used_bytes", "Bytes of produced batches that wait on this node.")
 	descReplicas   = desc("replicas", "Replicas on this node by state.", "state")
 	descWaiters    = desc("parked_fetches", "Fetches that wait for more data, counted per partition.")
 
 	allDescs = []*prometheus.Desc{
 		descEnd, descHW, descStart, descLeader, descTerm, descSize, descProducers, descQueued,
-		descBatches, descBytes, descDuplicates, descRejected, descBudget, descReplicas, descWaiters,
-		descDoubts, descDoubtAge,
+		descBatches, descBytes, descDuplicates, descRejected, descOpen, descUnstable, descMarkers, descVerified,
+		descBudget, descReplicas, descWaiters,
 	}
 )
 
@@ -109,5 +113,9 @@ func (p *Partition) collect(ch chan<- prometheus.Metric) {
 	put(descBytes, prometheus.CounterValue, float64(p.stats.bytes.Load()))
 	put(descDuplicates, prometheus.CounterValue, float64(p.stats.duplicates.Load()))
 	put(descRejected, prometheus.CounterValue, float64(p.stats.rejected.Load()))
-	p.collectDoubt(put)
+	hw := p.HighWatermark()
+	put(descOpen, prometheus.GaugeValue, float64(p.OpenTransactions()))
+	put(descUnstable, prometheus.GaugeValue, float64(hw-p.stableBelow(hw)))
+	put(descMarkers, prometheus.CounterValue, float64(p.stats.markers.Load()))
+	put(descVerified, prometheus.CounterValue, float64(p.stats.verifications.Load()))
 }

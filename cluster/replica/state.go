@@ -50,6 +50,12 @@ func decodeState(b []byte) (s groupState, err error) {
 	return groupState{confIndex: be.Uint64(b[1:]), conf: b[stateHeader : stateHeader+n], fsm: b[stateHeader+n:]}, nil
 }
 
+// FSMState returns the part of a log.Base's state that the FSM wrote; it aliases state.
+func FSMState(state []byte) ([]byte, error) {
+	s, err := decodeState(state)
+	return s.fsm, err
+}
+
 func encodeBase(b log.Base) []byte {
 	out := append(make([]byte, 0, baseHeader+len(b.State)), stateVersion)
 	out = be.AppendUint64(out, b.Index)

@@ -10,7 +10,7 @@ import (
 // recovers nothing from them.
 const (
 	snapshotHead    = 2 + 4 + 4 // version, CRC-32C of the rest, count
-	snapshotEntry   = 50
+	snapshotEntry   = 46
 	snapshotVersion = 1
 	txnIndexEntry   = 34
 )

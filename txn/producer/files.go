@@ -10,7 +10,7 @@ import (
 // Kafka's files beside a segment. They are written for Kafka's tools and read by ours, never to recover from: a .snapshot holds
 // one batch per producer, and a producer that has five in flight needs five.
 //
-//	.snapshot:  version i16 = 1 | CRC-32C of the rest u32 | count i32 | count × 50 bytes
+//	.snapshot:  version i16 = 1 | CRC-32C of the rest u32 | count i32 | count × 46 bytes
 //	.txnindex:  count × { version i16 = 0 | producer id i64 | first i64 | last i64 | last stable i64 }
 
 const (
