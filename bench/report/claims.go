@@ -105,7 +105,7 @@ func (s *set) idempotenceClaim() claim {
 		return c
 	}
 	cost := stats.Interval{Center: 100 * (1 - iv.Center), Lo: 100 * (1 - iv.Hi), Hi: 100 * (1 - iv.Lo), N: iv.N, Confidence: iv.Confidence}
-	c.Measured = fmt.Sprintf("%s %% of the throughput, %s of %d blocks", brackets(cost, func(v float64) string { return fmt.Sprintf("%.1f", v) }), span(iv), iv.N)
+	c.Measured = fmt.Sprintf("%s %% of the throughput, %s of %s", brackets(cost, func(v float64) string { return fmt.Sprintf("%.1f", v) }), span(iv), blocks(iv.N))
 	c.Conditions = conditions(r, cell) + "; acks=all and five requests in flight in both columns"
 	c.Mark, c.Judgement = within20to30(cost)
 	return c

@@ -61,6 +61,8 @@ type page struct {
 	Claims          []claim
 	Stall           *Chart
 	Stalls          Table
+	Latencies       Table
+	Pipelines       Table
 	Timelines       []*Chart
 	Gaps            *Chart
 	Ledger          ledger
@@ -127,7 +129,7 @@ func Render(dirs []string, out, title string) error {
 // page assembles the parts in the order in which readers ask.
 func (s *set) page(title string) (*page, []*Chart, error) {
 	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
-		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims()}
+		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims(), Latencies: s.latencies(), Pipelines: s.pipelines()}
 	s.head(p)
 	p.Base = look(base(s.guarantees())).Label
 	p.Bounds = "lowest and highest"
@@ -156,7 +158,7 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 func (p *page) tables() map[string]Table {
 	all := map[string]Table{"ledger": p.Ledger.table(), "rules": p.Rules, "sent": p.Sent, "errors": p.Errors, "faults": p.Faults,
 		"saturation": p.Saturation, "thresholds": p.Thresholds, "settings": p.Settings}
-	for name, t := range map[string]Table{"in-flight": p.InFlight, "transaction-cost": p.SizeTable, "stalls": p.Stalls, "claims": claimTable(p.Claims)} {
+	for name, t := range map[string]Table{"in-flight": p.InFlight, "transaction-cost": p.SizeTable, "stalls": p.Stalls, "claims": claimTable(p.Claims), "latencies": p.Latencies, "pipelines": p.Pipelines} {
 		if len(t.Rows) > 0 {
 			all[name] = t
 		}

@@ -16,6 +16,9 @@ const shownErrors = 8
 // says nothing of a record that got no acknowledgement.
 func (s *set) sent() Table {
 	t := Table{Head: []string{"scenario", "guarantee", "offered/s", "trials", "set aside", "sent", "acknowledged", "failed", "unknown", "shed", "late", "read"}}
+	if s.transacts() {
+		t.Head = append(t.Head, "transactions", "committed", "aborted", "in doubt")
+	}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
 			ts := recorded(r, c.ID)
@@ -31,9 +34,21 @@ func (s *set) sent() Table {
 				n.Shed += x.Counts.Shed
 				n.Late += x.Counts.Late
 				n.Delivered += x.Counts.Delivered
+				n.Txns += x.Counts.Txns
+				n.TxnsCommitted += x.Counts.TxnsCommitted
+				n.TxnsAborted += x.Counts.TxnsAborted
+				n.TxnsInDoubt += x.Counts.TxnsInDoubt
 			}
-			t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, offered(c), fmt.Sprint(len(ts)), fmt.Sprint(len(ts) - len(trials(r, c.ID))),
-				thousands(n.Sent), thousands(n.Acked), thousands(n.Failed), thousands(n.Unknown), thousands(n.Shed), thousands(n.Late), thousands(n.Delivered)})
+			row := []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, offered(c), fmt.Sprint(len(ts)), fmt.Sprint(len(ts) - len(trials(r, c.ID))),
+				thousands(n.Sent), thousands(n.Acked), thousands(n.Failed), thousands(n.Unknown), thousands(n.Shed), thousands(n.Late), thousands(n.Delivered)}
+			switch {
+			case !s.transacts():
+			case c.Txn == nil:
+				row = append(row, "–", "–", "–", "–")
+			default:
+				row = append(row, thousands(n.Txns), thousands(n.TxnsCommitted), thousands(n.TxnsAborted), thousands(n.TxnsInDoubt))
+			}
+			t.Rows = append(t.Rows, row)
 		}
 	}
 	return t

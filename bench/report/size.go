@@ -135,7 +135,9 @@ func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
 				}
 				byBlock[t.Block] = b
 			}
-			b.Costs = append(b.Costs, stats.Cost{N: n, Seconds: float64(l.producers) * n / v})
+			if c.Txn.Records >= c.Txn.Partitions { // a smaller one has fewer participants: another line
+				b.Costs = append(b.Costs, stats.Cost{N: n, Seconds: float64(l.producers) * n / v})
+			}
 			rates = append(rates, v/n)
 			if p := plain[t.Block]; p > 0 {
 				ratios = append(ratios, stats.Block{A: v, B: p})
@@ -255,7 +257,7 @@ func transactionSize(r *result.Run) *Chart {
 	height := plotHeight + 30 + vg.Length(10*len(lines))
 	return newChart("transaction-size", "Throughput against the size of a transaction",
 		fmt.Sprintf("Records of committed transactions a second, 1 = %s by the same producers. %s", look(lines[0].base).Label, shape(r)),
-		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. The tick on the dotted line stands at n50, the size at which half of the rate without transactions is reached. One point holds for its size only; the curve is the price.",
+		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The tick on the dotted line stands at n50, the size at which half of the rate without transactions is reached. One point holds for its size only; the curve is the price.",
 		single(p, fullWidth, height), data)
 }
 
@@ -292,15 +294,18 @@ func sizeOutcome(r *result.Run) string {
 	var parts []string
 	for _, l := range sizeLines(r) {
 		if l.fitted {
-			parts = append(parts, fmt.Sprintf("%s: half of the rate without transactions at %s records a transaction", l.name(), halfWords(l.fit)))
+			parts = append(parts, l.name()+": "+halfWords(l.fit))
 		}
 	}
-	return strings.Join(parts, "; ")
+	if len(parts) == 0 {
+		return ""
+	}
+	return "records a transaction at which half of the rate without transactions is reached: " + strings.Join(parts, "; ")
 }
 
 // sizeTable says what the fit found, a line of the chart a row.
 func (s *set) sizeTable() Table {
-	t := Table{Head: []string{"guarantee", "a, ms a transaction", "b, µs a record", "n50, records", "transactions/s of one record, a producer", "bounds", "largest deviation of the fit"}}
+	t := Table{Head: []string{"guarantee", "a, ms a transaction", "b, µs a record", "n50, records", "transactions/s of one record, each producer", "blocks", "fit off by"}}
 	for _, r := range s.runs {
 		for _, l := range sizeLines(r) {
 			if !l.fitted {
@@ -312,7 +317,7 @@ func (s *set) sizeTable() Table {
 				one = brackets(stats.Interval{Center: z.rate.Center / k, Lo: z.rate.Lo / k, Hi: z.rate.Hi / k, N: z.rate.N}, sig)
 			}
 			t.Rows = append(t.Rows, []string{l.name(), brackets(scaled(l.fit.A, 1e3), sig), brackets(scaled(l.fit.B, 1e6), sig), halfWords(l.fit), one,
-				fmt.Sprintf("%s of %d blocks", span(l.fit.A), l.fit.A.N), fmt.Sprintf("%.0f %%", 100*l.fit.Off)})
+				fmt.Sprint(l.fit.A.N), fmt.Sprintf("%.0f %%", 100*l.fit.Off)})
 		}
 	}
 	return t
@@ -321,12 +326,19 @@ func (s *set) sizeTable() Table {
 // halfWords prints n50.
 func halfWords(l stats.Line) string {
 	if math.IsInf(l.Half.Center, 1) {
-		return "not reached at any size"
+		return "never reached"
 	}
 	if math.IsInf(l.Half.Hi, 1) {
 		return fmt.Sprintf("%s [%s – not reached]", sig(l.Half.Center), sig(l.Half.Lo))
 	}
 	return brackets(l.Half, sig)
+}
+
+func blocks(n int) string {
+	if n == 1 {
+		return "1 block"
+	}
+	return fmt.Sprintf("%d blocks", n)
 }
 
 func scaled(iv stats.Interval, by float64) stats.Interval {

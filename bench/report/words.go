@@ -178,6 +178,14 @@ func (p *page) markdown() string {
 	if len(p.Ledger.Rows) > 0 {
 		fmt.Fprintf(&b, "\n## Did it hold?\n\n%s", mdTable(p.Ledger.table()))
 	}
+	for _, x := range []struct {
+		title string
+		table Table
+	}{{"Each latency apart", p.Latencies}, {"What became of the inputs", p.Pipelines}} {
+		if len(x.table.Rows) > 0 {
+			fmt.Fprintf(&b, "\n## %s\n\n%s", x.title, mdTable(x.table))
+		}
+	}
 	if len(p.Stalls.Rows) > 0 {
 		fmt.Fprintf(&b, "\n## How long did readers wait?\n\n%s", mdTable(p.Stalls))
 	}

@@ -1,0 +1,107 @@
+package report
+
+import (
+	"fmt"
+
+	"gopherlog/bench/check"
+	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
+)
+
+// pipelines lists what groups made of what they read: inputs whose output is missing or there twice, and what was given to a group more
+// than once. A row is a cell whose trials had a group.
+func (s *set) pipelines() Table {
+	t := Table{Head: []string{"guarantee", "inputs", "output lost", "output doubled", "≤ per million (95 %)", "delivered twice", "more often"}}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			ts := recorded(r, c.ID)
+			again, grouped := ruleOf(ts, "B5")
+			made, piped := ruleOf(ts, "C7")
+			if !grouped && !piped {
+				continue
+			}
+			name := look(c.Guarantee).Label
+			if v := variantOf(c); v != "" {
+				name += ", " + v
+			}
+			row := []string{name, "no pipeline", "", "", "", thousands(again.Shapes["delivered twice"]), thousands(again.Shapes["delivered three times or more"])}
+			if piped {
+				row[1], row[2], row[3] = thousands(made.Denominator), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"])
+				row[4] = perMillion(stats.UpperBound(min(made.Count, made.Denominator), made.Denominator))
+			}
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// ruleOf sums one rule over trials; ok is false where none of them checked it.
+func ruleOf(ts []result.Trial, id string) (sum check.RuleResult, ok bool) {
+	sum.Shapes = map[string]int64{}
+	for _, t := range ts {
+		for _, x := range t.Check.Rules {
+			if x.ID != id || x.Status == check.NotChecked {
+				continue
+			}
+			ok = true
+			sum.Count += x.Count
+			sum.Denominator += x.Denominator
+			for k, n := range x.Shapes {
+				sum.Shapes[k] += n
+			}
+		}
+	}
+	return sum, ok
+}
+
+// latencyWords is the median of a metric's p50 and p99 over the sound trials of a cell.
+func latencyWords(r *result.Run, c result.Cell, metric string) []string {
+	if c.Model == "closed" {
+		return []string{"closed model", "closed model"}
+	}
+	mid, okMid := summary(trials(r, c.ID), latency(metric, steady, p50))
+	tail, okTail := summary(trials(r, c.ID), latency(metric, steady, p99))
+	return []string{valueOf(mid, okMid, sig), valueOf(tail, okTail, sig)}
+}
+
+// latencies lists the latencies of what has transactions, each apart: nothing adds them up.
+func (s *set) latencies() Table {
+	t := Table{Head: []string{"guarantee", "offered/s"}}
+	shown := []string{ack, commit, visible, endToEnd}
+	for _, m := range shown {
+		t.Head = append(t.Head, metricNames[m]+" p50, ms", "p99, ms")
+	}
+	if !s.transacts() {
+		return Table{}
+	}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			if c.Model == "closed" || len(trials(r, c.ID)) == 0 {
+				continue
+			}
+			name := look(c.Guarantee).Label
+			if v := variantOf(c); v != "" {
+				name += ", " + v
+			}
+			row := []string{fmt.Sprint(name), compact(c.Rate)}
+			for _, m := range shown {
+				if m == commit && c.Txn == nil || m == endToEnd && !measuredBy(r, c, m) {
+					row = append(row, "–", "–")
+					continue
+				}
+				row = append(row, latencyWords(r, c, m)...)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+func measuredBy(r *result.Run, c result.Cell, metric string) bool {
+	for _, t := range trials(r, c.ID) {
+		if t.Latency[metric][steady].Count > 0 {
+			return true
+		}
+	}
+	return false
+}
