@@ -125,8 +125,8 @@ func (m *markers) route(f *flight) {
 			return
 		}
 		m.write(p, f.marker(), m.x.cfg.Now().Add(markerWait), func(err error) { m.finish(f, err) })
-	case info.Leader == meta.NoLeader:
-		m.put(f, false)
+	case info.Leader == meta.NoLeader, !m.x.cfg.Alive(info.Leader):
+		m.put(f, false) // somebody else is to lead soon
 	default:
 		f.to = info.Leader
 		m.post(f)

@@ -60,6 +60,8 @@ type TxnConfig struct {
 	Self rpc.NodeID
 	// Local finds a replica on this node; nil if there is none.
 	Local func(topic string, number int32) Participant
+	// Alive is the failure detector's view of a peer; nil: everybody is.
+	Alive func(rpc.NodeID) bool
 	// Nodes is how many nodes the cluster is meant to have; nil: those that are registered.
 	Nodes func() int
 	// Machine configures the machines; nil: kafkatx.Defaults.
@@ -90,6 +92,9 @@ func (c TxnConfig) withDefaults() TxnConfig {
 	}
 	if c.Nodes == nil {
 		c.Nodes = func() int { return 0 }
+	}
+	if c.Alive == nil {
+		c.Alive = func(rpc.NodeID) bool { return true }
 	}
 	return c
 }

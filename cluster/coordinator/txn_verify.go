@@ -32,10 +32,10 @@ func (x *Transactions) Verify(q partition.Question, done func(partition.Verified
 		return
 	}
 	leader := x.coordinatorOf(q.TransactionalID)
-	switch leader {
-	case meta.NoLeader:
+	switch {
+	case leader == meta.NoLeader, leader != x.cfg.Self && !x.cfg.Alive(leader):
 		done(partition.Verified{}, partition.ErrNotCoordinator)
-	case x.cfg.Self:
+	case leader == x.cfg.Self:
 		x.judge(q, func(c kafkatx.Code) { done(verified(c)) })
 	default:
 		if x.verifying.Add(1) > maxVerifies {

@@ -246,7 +246,7 @@ func (n *node) openTransactions() (err error) {
 	}
 	n.txns, err = coordinator.NewTransactions(coordinator.TxnConfig{
 		Voted: n.voted,
-		Meta:  n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Local: n.participant, Nodes: func() int { return len(n.net.Peers()) + 1 },
+		Meta:  n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Local: n.participant, Alive: n.net.Alive, Nodes: func() int { return len(n.net.Peers()) + 1 },
 		Machine: &n.cfg.node.transactions, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
