@@ -7,15 +7,15 @@ import (
 )
 
 // resumed is rule B11: behind an aborted transaction a member goes on at its first input.
-func (m *member) resumed(h *hold, r *history.Record) {
+func (m *member) resumed(v *life, h *hold, r *history.Record) {
 	if h.aborted < 0 {
 		return
 	}
 	shape, first, last := "rewind", h.aborted, h.highest
 	h.aborted = -1
 	m.f.b11.of++
-	switch v := &m.l.views[r.Partition]; {
-	case r.Offset > first && v.count(first, r.Offset, nil) > 0:
+	switch w := &m.l.views[r.Partition]; {
+	case r.Offset > first && w.count(first, r.Offset, nil) > 0:
 		shape = "advance"
 	case r.Offset < first:
 		shape = "over-rewind"
@@ -25,6 +25,6 @@ func (m *member) resumed(h *hold, r *history.Record) {
 		return
 	}
 	m.f.b11.add(shape, func() Example {
-		return m.g.example(m.l, r.Partition, r.Offset, m.who, r.At, fmt.Sprintf("%s: the aborted transaction read offsets %d to %d", shape, first, last))
+		return m.g.example(m.l, r.Partition, r.Offset, v.who, r.At, fmt.Sprintf("%s: the aborted transaction read offsets %d to %d", shape, first, last))
 	})
 }

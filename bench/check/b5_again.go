@@ -7,14 +7,14 @@ import (
 )
 
 // delivered is rules B5 and B11.
-func (m *member) delivered(r *history.Record) {
+func (m *member) delivered(v *life, r *history.Record) {
 	m.watch.delivered(r)
 	m.l.totals.GroupReads++
 	if a := m.l.find(r); a != nil && r.Flags == 0 && r.Sequence < a.sent {
 		m.l.book.runs.judge(a, r)
 	}
-	h, p := m.hold(r.Partition), m.g.at(r.Partition)
-	m.resumed(h, r)
+	h, p := v.hold(r.Partition), m.g.at(r.Partition)
+	m.resumed(v, h, r)
 	if h.first < 0 {
 		h.first = r.Offset
 	}
@@ -27,7 +27,7 @@ func (m *member) delivered(r *history.Record) {
 	}
 	if r.Offset < covered {
 		m.f.b5.add("after a commit", func() Example {
-			return m.g.example(m.l, r.Partition, r.Offset, m.who, r.At, fmt.Sprintf("was delivered although %d had been committed before", covered))
+			return m.g.example(m.l, r.Partition, r.Offset, v.who, r.At, fmt.Sprintf("was delivered although %d had been committed before", covered))
 		})
 	}
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // told is rule B8: a position that was told after a commit had returned does not lie before it.
-func (m *member) told(r *history.Record) {
-	h := m.hold(r.Partition)
+func (m *member) told(v *life, r *history.Record) {
+	h := v.hold(r.Partition)
 	h.position, h.first = r.Offset, -1
-	m.watch.reset(r.Partition)
+	m.reset(v, r.Partition)
 	p := m.g.at(r.Partition)
 	if h.since == never {
 		return
@@ -18,7 +18,7 @@ func (m *member) told(r *history.Record) {
 	m.f.b8.of++
 	if c := p.committedBy(h.since); max(r.Offset, 0) < c {
 		m.f.b8.add("", func() Example {
-			return m.g.example(m.l, r.Partition, r.Offset, m.who, r.At, fmt.Sprintf("%d was committed before, and %d told", c, r.Offset))
+			return m.g.example(m.l, r.Partition, r.Offset, v.who, r.At, fmt.Sprintf("%d was committed before, and %d told", c, r.Offset))
 		})
 	}
 }

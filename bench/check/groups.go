@@ -21,7 +21,7 @@ type groupBook struct {
 	name       string
 	files      []string
 	partitions []groupPartition
-	last       time.Duration // when the last poll of any member ended
+	last       time.Duration // when a member was last heard of
 	processed  bool          // members told what they processed
 	over       bool          // more than maxCommits
 	commits    int
@@ -69,7 +69,7 @@ func readGroups(l *ledger) (groups, error) {
 				err = l.file(name, g.toldInTheEnd)
 			} else {
 				g.files = append(g.files, name)
-				m := &memberSteps{l: l, g: g, held: map[uint32]int{}}
+				m := &memberSteps{l: l, g: g, held: map[memberPlace]int{}}
 				err = l.file(name, m.step)
 			}
 			if err != nil {
@@ -111,12 +111,18 @@ func (g *groupBook) toldInTheEnd(r *history.Record) {
 	}
 }
 
-// memberSteps reads one member's file.
+// memberSteps reads one member's file. A zombie's steps stand in it beside those of the incarnation that took its place.
 type memberSteps struct {
 	l     *ledger
 	g     *groupBook
-	held  map[uint32]int // partition → index of the open holding
+	held  map[memberPlace]int // index of the open holding
 	asked []history.Record
+}
+
+// memberPlace is a partition in the hand of an incarnation.
+type memberPlace struct {
+	session   uint16
+	partition uint32
 }
 
 func (m *memberSteps) step(r *history.Record) {
@@ -128,25 +134,27 @@ func (m *memberSteps) step(r *history.Record) {
 	if r.Kind != history.Group {
 		return
 	}
+	m.g.last = max(m.g.last, r.At)
+	at := memberPlace{r.Session, r.Partition}
 	switch r.Step {
 	case history.Assigned:
-		m.release(r.Partition, r.At)
+		m.release(at, r.At)
 		p := m.g.at(r.Partition)
-		m.held[r.Partition] = len(p.holdings)
+		m.held[at] = len(p.holdings)
 		p.holdings = append(p.holdings, holding{from: r.At, to: never, generation: r.Epoch, by: actor{r.Producer, r.Session}})
 	case history.Revoked, history.Lost:
-		m.release(r.Partition, r.At)
+		m.release(at, r.At)
 	case history.Left, history.Crashed:
 		for p := range m.held {
-			m.release(p, r.At)
+			if p.session == r.Session {
+				m.release(p, r.At)
+			}
 		}
 	case history.Position:
 		p := m.g.at(r.Partition)
 		if start := max(r.Offset, 0); p.start < 0 || start < p.start {
 			p.start = start
 		}
-	case history.PollEnd:
-		m.g.last = max(m.g.last, r.At)
 	case history.Processed:
 		m.g.processed = true
 	case history.CommitAsked:
@@ -156,9 +164,9 @@ func (m *memberSteps) step(r *history.Record) {
 	}
 }
 
-func (m *memberSteps) release(p uint32, at time.Duration) {
+func (m *memberSteps) release(p memberPlace, at time.Duration) {
 	if i, ok := m.held[p]; ok {
-		m.g.at(p).holdings[i].to = at
+		m.g.at(p.partition).holdings[i].to = at
 		delete(m.held, p)
 	}
 }
@@ -178,7 +186,9 @@ func (m *memberSteps) ask(r *history.Record) {
 
 // answer ends the oldest commit of that place that was not answered.
 func (m *memberSteps) answer(r *history.Record) {
-	i := slices.IndexFunc(m.asked, func(q history.Record) bool { return q.Partition == r.Partition && q.Offset == r.Offset })
+	i := slices.IndexFunc(m.asked, func(q history.Record) bool {
+		return q.Session == r.Session && q.Partition == r.Partition && q.Offset == r.Offset
+	})
 	c := commit{asked: r.Asked, at: r.At, next: r.Offset, generation: r.Epoch, by: actor{r.Producer, r.Session}, ok: r.Result == history.OK}
 	if i >= 0 {
 		c.asked, c.generation = m.asked[i].At, m.asked[i].Epoch

@@ -54,15 +54,21 @@ func judgeGroups(l *ledger, found map[string]*finding) (err error) {
 	return nil
 }
 
-// A member is followed through its file.
+// A member is followed through its file. Of a zombie and the incarnation that took its place, the newer one reads.
 type member struct {
 	l     *ledger
 	g     *groupBook
 	f     *groupFindings
 	watch *watch
+	lives map[uint16]*life
+	now   *life // the newest incarnation
+}
+
+// life is one incarnation.
+type life struct {
 	who   actor
 	holds map[uint32]*hold
-	ends  []int32 // of its incarnation's transactions, in order
+	ends  []int32 // its transactions, in order
 	next  int     // the first of them that did not end before the reading's moment
 }
 
@@ -79,66 +85,95 @@ type hold struct {
 }
 
 func newMember(l *ledger, g *groupBook, f *groupFindings, file string) *member {
-	return &member{l: l, g: g, f: f, watch: l.polls.watch(file), holds: map[uint32]*hold{}}
+	return &member{l: l, g: g, f: f, watch: l.polls.watch(file), lives: map[uint16]*life{}}
 }
 
-func (m *member) hold(p uint32) *hold {
-	h := m.holds[p]
+// life is the incarnation of a record.
+func (m *member) life(r *history.Record) *life {
+	v := m.lives[r.Session]
+	if v == nil {
+		who := actor{r.Producer, r.Session}
+		v = &life{who: who, holds: map[uint32]*hold{}, ends: m.l.book.inOrder(who)}
+		m.lives[r.Session] = v
+		if m.now == nil || r.Session > m.now.who.session {
+			m.now = v
+			m.watch.resetAll()
+		}
+	}
+	return v
+}
+
+func newHold(since time.Duration) *hold {
+	return &hold{since: since, position: -1, first: -1, processed: -1, aborted: -1}
+}
+
+func (v *life) hold(p uint32) *hold {
+	h := v.holds[p]
 	if h == nil {
-		h = &hold{since: never, position: -1, first: -1, processed: -1, aborted: -1}
-		m.holds[p] = h
+		h = newHold(never)
+		v.holds[p] = h
 	}
 	return h
 }
 
 func (m *member) step(r *history.Record) {
 	if r.Kind == history.Delivered {
+		if m.now == nil {
+			m.life(&history.Record{})
+		}
 		m.settle(r.At)
-		m.delivered(r)
+		m.delivered(m.now, r)
 		return
 	}
 	if r.Kind != history.Group {
 		return
 	}
-	if who := (actor{r.Producer, r.Session}); who != m.who {
-		m.settle(never)
-		m.who, m.ends, m.next = who, m.l.book.inOrder(who), 0
-	}
+	v := m.life(r)
 	switch r.Step {
 	case history.Assigned:
-		m.holds[r.Partition] = &hold{since: r.At, position: -1, first: -1, processed: -1, aborted: -1}
-		m.watch.reset(r.Partition)
+		v.holds[r.Partition] = newHold(r.At)
+		m.reset(v, r.Partition)
 	case history.Revoked, history.Lost:
-		delete(m.holds, r.Partition)
-		m.watch.reset(r.Partition)
+		delete(v.holds, r.Partition)
+		m.reset(v, r.Partition)
 	case history.Left, history.Crashed:
-		clear(m.holds)
-		m.watch.resetAll()
+		for p := range v.holds {
+			m.reset(v, p)
+		}
+		clear(v.holds)
 	case history.Position:
-		m.told(r)
+		m.told(v, r)
 	case history.PollEnd:
 		m.watch.end()
 	case history.Processed:
-		h := m.hold(r.Partition)
+		h := v.hold(r.Partition)
 		h.processed = max(h.processed, r.Offset)
 	case history.CommitAsked:
-		m.asked(r)
+		m.asked(v, r)
 	case history.CommitAnswered:
 		if r.Result == history.OK {
-			h := m.hold(r.Partition)
+			h := v.hold(r.Partition)
 			h.covered = max(h.covered, r.Offset)
 		}
 	}
 }
 
-// settle lets the member's transactions end that had ended by then: one that was not committed takes the positions back.
+// reset says that an incarnation's position in a partition was set anew.
+func (m *member) reset(v *life, partition uint32) {
+	if v == m.now {
+		m.watch.reset(partition)
+	}
+}
+
+// settle lets the reading incarnation's transactions end that had ended by then: one that was not committed takes the positions back.
 func (m *member) settle(now time.Duration) {
-	for ; m.next < len(m.ends); m.next++ {
-		t := &m.l.book.txns[m.ends[m.next]]
+	v := m.now
+	for ; v.next < len(v.ends); v.next++ {
+		t := &m.l.book.txns[v.ends[v.next]]
 		if t.ended > now {
 			return
 		}
-		for p, h := range m.holds {
+		for p, h := range v.holds {
 			if !t.mustShow() {
 				m.watch.reset(p)
 				if h.first >= 0 && t.state == history.Aborted {

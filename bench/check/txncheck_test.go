@@ -48,14 +48,15 @@ func TestEveryPlantedFaultOfTransactionsAndGroupsIsCaughtByItsRules(t *testing.T
 
 func TestCleanHistoriesOfTransactionsPass(t *testing.T) {
 	for name, bend := range map[string]func(w *txnWorld){
-		"perfect":                                            func(*txnWorld) {},
-		"without the uncommitted final read":                 func(w *txnWorld) { w.noRaw = true },
-		"without a group":                                    func(w *txnWorld) { w.noGroup = true },
-		"without the group's last word":                      func(w *txnWorld) { w.silent = true },
-		"without anything read during the run":               func(w *txnWorld) { w.reads = nil },
-		"a member that crashed":                              crashed,
-		"a zombie that reads on and whose commit is refused": zombie,
-		"a final read that was reset":                        func(w *txnWorld) { w.raw = append(w.raw, w.raw[:200]...) },
+		"perfect":                                               func(*txnWorld) {},
+		"without the uncommitted final read":                    func(w *txnWorld) { w.noRaw = true },
+		"without a group":                                       func(w *txnWorld) { w.noGroup = true },
+		"without the group's last word":                         func(w *txnWorld) { w.silent = true },
+		"without anything read during the run":                  func(w *txnWorld) { w.reads = nil },
+		"a member that crashed":                                 crashed,
+		"a zombie that reads on and whose commit is refused":    zombie,
+		"a zombie in whose own place another incarnation works": replaced,
+		"a final read that was reset":                           func(w *txnWorld) { w.raw = append(w.raw, w.raw[:200]...) },
 		"a transaction still open where the producer died": func(w *txnWorld) {
 			w.drain, w.raw = nil, nil
 			t := w.begin(1)
@@ -115,6 +116,36 @@ func zombie(w *txnWorld) {
 	w.member(memberB, history.CommitAsked, history.Record{Partition: in0, Offset: w.positions[in0].Offset, Epoch: 2})
 	w.member(memberB, history.CommitAnswered, history.Record{Partition: in0, Offset: w.positions[in0].Offset, Epoch: 2, Result: history.Failed, Class: 1, Asked: w.at})
 	w.member(memberB, history.Lost, history.Record{Partition: in0, Epoch: 2})
+	w.readOn()
+	w.tellEnds()
+	w.readAll()
+}
+
+// replaced lets a frozen member's place be taken by its next incarnation, whose steps stand in the same file, before it wakes up.
+func replaced(w *txnWorld) {
+	w.drain, w.raw = nil, nil
+	for range 3 {
+		w.produce(1, history.AskCommit, history.Committed, history.Committed)
+	}
+	w.readOn()
+	at := w.positions[in0].Offset
+	w.work(memberB, in0, at, 2, history.AskAbort)
+	w.member(memberB, history.Frozen, history.Record{})
+	w.init(memberB, 1)
+	w.assign(memberB, in0, 3, at)
+	w.positions[in0].Offset = w.work(memberB, in0, at, 3, history.AskCommit)
+	w.positions[in1].Offset = w.work(memberA, in1, w.positions[in1].Offset, 3, history.AskCommit)
+	w.session[memberB] = 0
+	w.member(memberB, history.Thawed, history.Record{})
+	w.member(memberB, history.Processed, history.Record{Partition: in0, Offset: w.positions[in0].Offset - 1})
+	w.member(memberB, history.CommitAsked, history.Record{Partition: in0, Offset: w.positions[in0].Offset, Epoch: 2})
+	w.member(memberB, history.CommitAnswered, history.Record{Partition: in0, Offset: w.positions[in0].Offset, Epoch: 2, Result: history.Failed, Class: 1, Asked: w.at})
+	w.member(memberB, history.Lost, history.Record{Partition: in0, Epoch: 2})
+	w.member(memberB, history.Left, history.Record{})
+	w.session[memberB] = 1
+	w.produce(1, history.AskCommit, history.Committed, history.Committed)
+	w.positions[in0].Offset = w.work(memberB, in0, w.positions[in0].Offset, 3, history.AskCommit)
+	w.positions[in1].Offset = w.work(memberA, in1, w.positions[in1].Offset, 3, history.AskCommit)
 	w.readOn()
 	w.tellEnds()
 	w.readAll()
