@@ -18,7 +18,7 @@ var fetchAPI = api{
 	notes: []string{
 		"Whole batches from the one that contains the offset; at least one batch of one partition even above the limits (KIP-74).",
 		"Parked until min bytes, max wait, an error or a change of leader; no polling.",
-		"Every fetch is a full fetch: the session id is always 0, another one is answered with FETCH_SESSION_ID_NOT_FOUND.",
+		"Every fetch is a full fetch: the session id is always 0, and going on with a session is answered with FETCH_SESSION_ID_NOT_FOUND.",
 		"From version 9 an older leader epoch is FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; from version 12 a last fetched epoch that left the leader's log is answered with the diverging epoch.",
 		"Only leaders answer; files go to the socket by sendfile from 64 KiB on.",
 	},
@@ -81,7 +81,7 @@ func serveFetch(b *Broker, a *api, r *wire.Request) {
 		b.drop(a, r, fmt.Errorf("%w: body: %w", wire.ErrFrame, err))
 		return
 	}
-	if f.msg.SessionID != 0 {
+	if f.msg.SessionEpoch > 0 { // it goes on with a session; 0 and -1 are whole fetches, whatever id they name (KIP-227)
 		f.refuseSession()
 		return
 	}

@@ -280,9 +280,13 @@ func TestFetchSessionsAreNeverGiven(t *testing.T) {
 	w := newWorld(t)
 	w.create("t", 1)
 	req := fetch(12, "t", 0)
-	req.SessionID, req.SessionEpoch = 0, 0
-	if resp := w.dial().ask(req).(*kmsg.FetchResponse); resp.SessionID != 0 {
-		t.Fatalf("session %d", resp.SessionID)
+	for _, epoch := range []int32{0, -1} { // kafka-go names session -1 in every fetch
+		for _, id := range []int32{0, -1, 77} {
+			req.SessionID, req.SessionEpoch = id, epoch
+			if resp := w.dial().ask(req).(*kmsg.FetchResponse); resp.SessionID != 0 || resp.ErrorCode != codeNone || len(resp.Topics) != 1 {
+				t.Errorf("session %d epoch %d: answered session %d, code %d, %d topics", id, epoch, resp.SessionID, resp.ErrorCode, len(resp.Topics))
+			}
+		}
 	}
 	req.SessionID, req.SessionEpoch = 77, 3
 	if resp := w.dial().ask(req).(*kmsg.FetchResponse); resp.ErrorCode != codeFetchSessionIDNotFound {
