@@ -16,9 +16,10 @@ import (
 // patience bounds the wait for nodes to come up: Kafka's JVMs take long on a busy machine.
 const patience = 3 * time.Minute
 
-// cluster is three nodes on loopback. A node's number is its id - 1.
+// cluster is nodes on loopback, three for most suites. A node's number is its id - 1.
 type cluster struct {
 	options
+	suite   suite
 	dir     string
 	binds   []string // where clients of a node arrive
 	clients []string // what they are told: the same, or a proxy before it
@@ -30,16 +31,20 @@ type cluster struct {
 	stopProxies func()
 }
 
-// startCluster starts the target's nodes and returns when a topic with three replicas can be made. Nodes of some suites tell
+// startCluster starts the target's nodes and returns when a topic with a replica on each can be made. Nodes of some suites tell
 // clients another address than the one they listen at.
 func startCluster(ctx context.Context, o options, dir string, s suite) (*cluster, error) {
-	ports, err := freePorts(12)
+	n := max(s.nodes, 1)
+	if s.nodes == 0 {
+		n = 3
+	}
+	ports, err := freePorts(4 * n)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{options: o, dir: dir, binds: ports[:3], clients: ports[:3], peers: ports[3:6], inside: ports[9:], nodes: make([]*exec.Cmd, 3)}
+	c := &cluster{options: o, suite: s, dir: dir, binds: ports[:n], clients: ports[:n], peers: ports[n : 2*n], inside: ports[2*n : 3*n], nodes: make([]*exec.Cmd, n)}
 	if s.proxied {
-		c.clients = ports[6:9]
+		c.clients = ports[3*n:]
 		if err := c.startProxies(ctx); err != nil {
 			c.stop()
 			return nil, err
@@ -69,10 +74,10 @@ func startCluster(ctx context.Context, o options, dir string, s suite) (*cluster
 	return c, nil
 }
 
-// ready waits until a topic with three replicas was made.
+// ready waits until a topic with a replica on each node was made.
 func (c *cluster) ready(ctx context.Context) error {
 	for until := time.Now().Add(patience); ; time.Sleep(300 * time.Millisecond) {
-		out, err := exec.CommandContext(ctx, filepath.Join(c.bin, "mqclient"), "topic", "create", "-addr", strings.Join(c.binds, ","), "-topic", "all-there", "-replication-factor", "3").CombinedOutput()
+		out, err := exec.CommandContext(ctx, filepath.Join(c.bin, "mqclient"), "topic", "create", "-addr", strings.Join(c.binds, ","), "-topic", "all-there", "-replication-factor", fmt.Sprint(len(c.nodes))).CombinedOutput()
 		switch {
 		case err == nil || strings.Contains(string(out), "exist"):
 			return nil
@@ -113,6 +118,9 @@ func (c *cluster) gopherlog(i int) []string {
 		"-peers", strings.Join(peers, ","), "-data", filepath.Join(c.dir, fmt.Sprintf("data%d", i+1))}
 	if c.clients[i] != c.binds[i] {
 		argv = append(argv, "-advertise", c.clients[i])
+	}
+	if c.suite.noTopics {
+		argv = append(argv, "-set", "auto.create.topics.enable=false")
 	}
 	return argv
 }
@@ -192,19 +200,8 @@ func (c *cluster) formatKafka(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(c.dir, "log4j2.properties"), []byte(logging), 0o644); err != nil {
 		return err
 	}
-	var voters []string
-	for i, p := range c.peers {
-		voters = append(voters, fmt.Sprintf("%d@%s", i+1, p))
-	}
 	for i := range c.nodes {
-		text := fmt.Sprintf("process.roles=broker,controller\nnode.id=%d\ncontroller.quorum.voters=%s\ncontroller.listener.names=CONTROLLER\n"+
-			"listeners=CLIENT://%s,INSIDE://%s,CONTROLLER://%s\nadvertised.listeners=CLIENT://%s,INSIDE://%s\ninter.broker.listener.name=INSIDE\n"+
-			"listener.security.protocol.map=CLIENT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT\nlog.dirs=%s\n"+
-			"default.replication.factor=3\nmin.insync.replicas=2\noffsets.topic.replication.factor=3\noffsets.topic.num.partitions=16\n"+
-			"transaction.state.log.replication.factor=3\ntransaction.state.log.num.partitions=16\ntransaction.state.log.min.isr=2\n"+
-			"group.initial.rebalance.delay.ms=0\nlog.cleaner.dedupe.buffer.size=33554432\n",
-			i+1, strings.Join(voters, ","), c.binds[i], c.inside[i], c.peers[i], c.clients[i], c.inside[i], filepath.Join(c.dir, fmt.Sprintf("data%d", i+1)))
-		if err := os.WriteFile(c.properties(i), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(c.properties(i), []byte(c.kafkaSettings(i)), 0o644); err != nil {
 			return err
 		}
 		argv := c.kafka(i, "kafka.tools.StorageTool", "format", "--cluster-id", kafkaCluster, "--config", c.properties(i), "--ignore-formatted")
@@ -213,6 +210,38 @@ func (c *cluster) formatKafka(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// kafkaSettings is the server.properties of node i.
+func (c *cluster) kafkaSettings(i int) string {
+	var b strings.Builder
+	line := func(key string, value any) { fmt.Fprintf(&b, "%s=%v\n", key, value) }
+	var voters []string
+	for n, p := range c.peers {
+		voters = append(voters, fmt.Sprintf("%d@%s", n+1, p))
+	}
+	line("process.roles", "broker,controller")
+	line("node.id", i+1)
+	line("controller.quorum.voters", strings.Join(voters, ","))
+	line("controller.listener.names", "CONTROLLER")
+	line("listeners", "CLIENT://"+c.binds[i]+",INSIDE://"+c.inside[i]+",CONTROLLER://"+c.peers[i])
+	line("advertised.listeners", "CLIENT://"+c.clients[i]+",INSIDE://"+c.inside[i])
+	line("inter.broker.listener.name", "INSIDE")
+	line("listener.security.protocol.map", "CLIENT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT")
+	line("log.dirs", filepath.Join(c.dir, fmt.Sprintf("data%d", i+1)))
+	for _, topic := range []string{"offsets.topic.", "transaction.state.log.", "share.coordinator.state.topic."} {
+		line(topic+"replication.factor", len(c.nodes))
+		line(topic+"num.partitions", 16)
+	}
+	for _, topic := range []string{"transaction.state.log.", "share.coordinator.state.topic."} {
+		line(topic+"min.isr", len(c.nodes)/2+1)
+	}
+	line("default.replication.factor", len(c.nodes))
+	line("min.insync.replicas", len(c.nodes)/2+1)
+	line("auto.create.topics.enable", !c.suite.noTopics)
+	line("group.initial.rebalance.delay.ms", 0)
+	line("log.cleaner.dedupe.buffer.size", 32<<20)
+	return b.String()
 }
 
 // freePorts names loopback addresses that nobody listens at.

@@ -23,7 +23,7 @@ const toxiproxyModule = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"
 func toxiproxy(o options) string { return filepath.Join(o.cache, "toxiproxy-v2.12.0", "server") }
 
 var saramaFunctional = suite{
-	name: "sarama", client: "sarama, its functional tests", limit: 25 * time.Minute, proxied: true, ownNodes: true,
+	name: "sarama", client: "sarama, its functional tests", limit: 25 * time.Minute, proxied: true, noTopics: true, ownNodes: true,
 	missing: needs("go"), version: fixed(saramaModule.version),
 	fetch: func(ctx context.Context, e *env) error {
 		if err := saramaModule.fetch(ctx, e); err != nil {
