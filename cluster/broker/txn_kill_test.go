@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,4 +175,84 @@ func (c *trio) nothingHangs(ctx context.Context, topic, id string) {
 		state := d[id].State
 		return state == "CompleteCommit" || state == "CompleteAbort" || state == "Empty"
 	})
+}
+
+// Two workers of a group move records while coordinators and leaders are killed: every record arrives once.
+func TestEveryRecordIsMovedOnceWhileNodesAreKilled(t *testing.T) {
+	for name, versions := range map[string]*kversion.Versions{"version 0": kversion.V3_7_0(), "version 2": kversion.V4_0_0()} {
+		if testing.Short() && name == "version 0" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			c := newTrio(t)
+			c.createTopic("from", 3)
+			c.createTopic("to", 3)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			const each = 20
+			source := c.transactional("source", append(quick(versions), kgo.DefaultProduceTopic("from"))...)
+			work, stop := context.WithCancel(ctx)
+			var workers sync.WaitGroup
+			for w := range 2 {
+				workers.Go(func() {
+					for work.Err() == nil {
+						opts := append(quick(versions), kgo.FetchMaxPartitionBytes(2000))
+						if err := c.pipe(work, "from", "to", "g", fmt.Sprint("pipe-", w), 1<<30, opts...); err != nil && work.Err() == nil {
+							t.Logf("worker %d begins anew: %v", w, err)
+						}
+					}
+				})
+			}
+			defer workers.Wait()
+			defer stop()
+			sent, began := 0, time.Now()
+			for round, topic := range []string{coordinator.TransactionsTopic, coordinator.OffsetsTopic, "to", "from"} {
+				for i := range each {
+					if err := transact(ctx, source, kgo.TryCommit, fmt.Sprintf("%d-%03d", round, i), 0, 1, 2); err != nil {
+						t.Logf("source begins anew: %v", err)
+						source.Close()
+						source = c.transactional("source", append(quick(versions), kgo.DefaultProduceTopic("from"))...)
+						continue
+					}
+					sent += 3
+				}
+				var victim *trioNode
+				eventually(t, "somebody leads", func() bool {
+					victim = c.leaderOf(topic, map[bool]string{true: "g", false: "pipe-0"}[topic == coordinator.OffsetsTopic], map[bool]int32{true: -1, false: 0}[strings.HasPrefix(topic, "__")])
+					return victim != nil
+				})
+				t.Logf("round %d: sent after %v", round, time.Since(began).Round(time.Millisecond))
+				victim.kill()
+				time.Sleep(300 * time.Millisecond) // the others go on without it
+				victim.start()
+				victim.ready()
+			}
+			t.Logf("all sent, all killed: %v", time.Since(began).Round(time.Millisecond))
+			want := c.committedValues("from", sent, 0, 1, 2)
+			t.Logf("source read after %v", time.Since(began).Round(time.Millisecond))
+			got := c.committedValues("to", len(want), 0, 1, 2)
+			t.Logf("all read after %v", time.Since(began).Round(time.Millisecond))
+			stop()
+			workers.Wait()
+			if !slices.Equal(got, want) || len(want) < sent {
+				t.Fatalf("%d records arrived, %d were sent: missing %v, too many %v", len(got), len(want), minus(want, got), minus(got, want))
+			}
+			c.nothingHangs(ctx, "to", "source")
+		})
+	}
+}
+
+// minus is what of a, sorted, is not in b, sorted; of what is there more often, the surplus.
+func minus(a, b []string) (out []string) {
+	for _, s := range a {
+		for len(b) > 0 && b[0] < s {
+			b = b[1:]
+		}
+		if len(b) > 0 && b[0] == s {
+			b = b[1:]
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
 }
