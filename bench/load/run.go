@@ -188,7 +188,9 @@ func (r *runner) sender(ctx context.Context, cfg ProducerConfig, i, n int) (*sen
 		return nil, fmt.Errorf("load: connect producer %d: %w", i, err)
 	}
 	if cfg.TransactionalID != "" {
-		return s, s.openTransactions(ctx, cfg)
+		if err := s.openTransactions(ctx, cfg); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -200,11 +202,21 @@ func (s *sender) openTransactions(ctx context.Context, cfg ProducerConfig) error
 		return err
 	}
 	s.txn = newTransactions(s, cfg, log)
-	if err := s.txn.init(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, createPatience) // the first one waits until there is a coordinator
+	defer cancel()
+	for {
+		err := s.txn.init(ctx)
+		if err == nil {
+			return nil
+		}
 		s.producer.Close()
-		return fmt.Errorf("load: producer %d: %w", s.index, err)
+		if !pause(ctx, sessionPause) {
+			return fmt.Errorf("load: producer %d: %w", s.index, err)
+		}
+		if s.producer, err = s.run.driver.NewProducer(ctx, cfg); err != nil {
+			return fmt.Errorf("load: connect producer %d: %w", s.index, err)
+		}
 	}
-	return nil
 }
 
 // stream is a history file, or nil where none is kept.

@@ -82,6 +82,11 @@ func (x *transactions) next(ctx context.Context, end time.Duration, deadline <-c
 	s := x.sender
 	if x.due != nil {
 		select {
+		case intended, ok = <-x.due: // what waits already comes along, also past the deadline: one that falls behind fills its transactions
+			return intended, ok
+		default:
+		}
+		select {
 		case intended, ok = <-x.due:
 			return intended, ok
 		case <-deadline:
@@ -114,7 +119,8 @@ func (x *transactions) transact(ctx context.Context, first, end time.Duration) e
 		return err
 	}
 	s := x.sender
-	deadline := time.NewTimer(first + x.shape.MaxDuration - s.run.clock.Now())
+	began := max(first, s.run.clock.Now())
+	deadline := time.NewTimer(began + x.shape.MaxDuration - s.run.clock.Now())
 	defer deadline.Stop()
 	last := first
 	s.send(first)
@@ -129,7 +135,7 @@ func (x *transactions) transact(ctx context.Context, first, end time.Duration) e
 	}
 	due := last
 	if n < x.shape.Records {
-		due = min(first+x.shape.MaxDuration, max(s.run.clock.Now(), last))
+		due = min(began+x.shape.MaxDuration, max(s.run.clock.Now(), last))
 	}
 	x.finish(ctx, n, due)
 	return nil

@@ -2,6 +2,7 @@ package load
 
 import (
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,6 +150,31 @@ func TestACommitWithoutAnAnswerIsInDoubtAndTheNextSessionGoesOn(t *testing.T) {
 		if last := steps[len(steps)-1]; last == history.Committed && l.drained[key] != l.sent[key] {
 			t.Fatalf("%+v was committed, and %d of %d records are there", key, l.drained[key], l.sent[key])
 		}
+	}
+}
+
+func TestABacklogFillsTransactions(t *testing.T) {
+	c, d := fakeCluster(t)
+	p := transactionalPlan(t)
+	p.Producers.Transaction.AbortShare = 0
+	var held atomic.Bool
+	c.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if !held.Swap(true) {
+			c.SleepControl(func() { time.Sleep(600 * time.Millisecond) }) // far longer than a transaction may last
+		}
+		return nil, nil, false
+	})
+	out, err := Run(t.Context(), d, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum PhaseCounts
+	for _, c := range out.Phases {
+		sum.add(c)
+	}
+	if sum.Sent == 0 || sum.Txns > sum.Sent/int64(p.Producers.Transaction.Records)+30 {
+		t.Fatalf("%d transactions of up to %d records for %d messages", sum.Txns, p.Producers.Transaction.Records, sum.Sent)
 	}
 }
 

@@ -93,7 +93,7 @@ type Producers struct {
 type Transaction struct {
 	Records     int           `yaml:"records" default:"100" min:"1" max:"1000000" doc:"Records of a transaction."`
 	Partitions  int           `yaml:"partitions" default:"0" min:"0" max:"4096" doc:"Partitions that a transaction writes to, in turn. 0: as load.partitioner chooses."`
-	MaxDuration time.Duration `yaml:"max_duration" default:"1s" doc:"A transaction that has not got all its records ends this long after its first one was due."`
+	MaxDuration time.Duration `yaml:"max_duration" default:"1s" doc:"A transaction for which too few records are due ends this long after it began."`
 	AbortShare  float64       `yaml:"abort_share" default:"0" min:"0" max:"1" doc:"Share of the transactions that the producer aborts on purpose, drawn from the seed."`
 	Timeout     time.Duration `yaml:"timeout" default:"10s" doc:"Kafka's transaction.timeout.ms: when the coordinator aborts what nobody ends."`
 }

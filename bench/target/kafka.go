@@ -16,7 +16,7 @@ import (
 // on a busy machine. Its orderly end waits for a quorum that is ending too, and
 // its data are thrown away: it is not given long.
 const (
-	kafkaStart = 90 * time.Second
+	kafkaStart = 3 * time.Minute
 	kafkaGrace = 3 * time.Second
 )
 
