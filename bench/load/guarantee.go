@@ -41,12 +41,16 @@ func ConfigOf(g scenario.Guarantee, p scenario.Producers, maxOutstanding int) (P
 // votedPrefix begins the transactional ids that brokers end by a voted two-phase commit.
 const votedPrefix = "2pc."
 
-// TransactionalID names producer i of a run; empty where the guarantee has no transactions.
-func TransactionalID(g scenario.Guarantee, run uint64, i int) string {
+// TransactionalID names producer i of a run, behind the prefix of everything that the run creates; empty where the guarantee has no
+// transactions.
+func TransactionalID(g scenario.Guarantee, prefix string, run uint64, i int) string {
 	if !g.Transacts() {
 		return ""
 	}
-	id := fmt.Sprintf("mqbench-%x-%02d", run, i)
+	if prefix == "" {
+		prefix = "mqbench-"
+	}
+	id := fmt.Sprintf("%s%x-%02d", prefix, run, i)
 	if g == scenario.TwoPhaseCommit {
 		return votedPrefix + id
 	}

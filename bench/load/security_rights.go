@@ -132,10 +132,25 @@ func told(err error, c *kgo.Client) error {
 	return err
 }
 
-// Transact writes one record in a transaction and commits it. On a cluster that has seen no transaction this makes its transaction log.
+// Transact writes one record in a transaction and commits it. On a cluster that has seen no transaction this makes its transaction log,
+// and waits for it.
 func (i *Inspector) Transact(ctx context.Context, id, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
+	for {
+		err := i.transact(ctx, id, topic)
+		if !stillComing(err) || !pause(ctx, retryMost) {
+			return err
+		}
+	}
+}
+
+// stillComing says that a coordinator is being made or elected.
+func stillComing(err error) bool {
+	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator) || errors.Is(err, kerr.CoordinatorLoadInProgress)
+}
+
+func (i *Inspector) transact(ctx context.Context, id, topic string) error {
 	c, err := i.producer(kgo.TransactionalID(id), kgo.TransactionTimeout(tryTransaction))
 	if err != nil {
 		return err
@@ -187,11 +202,15 @@ func (i *Inspector) CommitOffset(ctx context.Context, group, topic string) error
 	defer cancel()
 	var at kadm.Offsets
 	at.AddOffset(topic, 0, 0, -1)
-	answers, err := i.admin.CommitOffsets(ctx, group, at)
-	if err != nil {
-		return err
+	for {
+		answers, err := i.admin.CommitOffsets(ctx, group, at)
+		if err == nil {
+			err = answers.Error()
+		}
+		if !stillComing(err) || !pause(ctx, retryMost) {
+			return err
+		}
 	}
-	return answers.Error()
 }
 
 // DeleteTopic removes a topic; one that is not there is no error.
@@ -238,7 +257,7 @@ func (i *Inspector) TakeProducerID(ctx context.Context, transactionalID string) 
 		if err == nil {
 			err = kerr.ErrorForCode(resp.ErrorCode)
 		}
-		if !errors.Is(err, kerr.ConcurrentTransactions) { // it is still ending
+		if !errors.Is(err, kerr.ConcurrentTransactions) && !stillComing(err) { // the former: what was open is still ending
 			return err
 		}
 		if !pause(ctx, retryMost) {

@@ -10,22 +10,11 @@ import (
 // pick takes one figure from a trial; false where it has none.
 type pick func(result.Trial) (float64, bool)
 
-// confirmed is the latency until the producer knows that a record is safe: its acknowledgement, or where the guarantee
-// has transactions their commit.
-func confirmed(of func(result.Latency) float64) pick {
+// latency picks a percentile of one kind in the measured part. Kinds are named as the run directory names them: "visible" is
+// the latency until a reader has a record that it may read.
+func latency(kind string, of func(result.Latency) float64) pick {
 	return func(t result.Trial) (float64, bool) {
-		l, ok := t.Latency["commit"][scenario.PhaseSteady]
-		if !ok {
-			l, ok = t.Latency["ack"][scenario.PhaseSteady]
-		}
-		return of(l), ok && of(l) > 0
-	}
-}
-
-// readable is the latency until a reader has a record that it may read.
-func readable(of func(result.Latency) float64) pick {
-	return func(t result.Trial) (float64, bool) {
-		l, ok := t.Latency["visible"][scenario.PhaseSteady]
+		l, ok := t.Latency[kind][scenario.PhaseSteady]
 		return of(l), ok && of(l) > 0
 	}
 }
@@ -33,9 +22,21 @@ func readable(of func(result.Latency) float64) pick {
 func p50(l result.Latency) float64 { return l.P50 }
 func p99(l result.Latency) float64 { return l.P99 }
 
-func achieved(t result.Trial) (float64, bool) { return t.Achieved, t.Achieved > 0 }
+// achieved counts the records of committed transactions where there are any: an open one gives its reader nothing.
+func achieved(t result.Trial) (float64, bool) {
+	v := t.Achieved
+	if t.Txns > 0 {
+		v = t.Commits
+	}
+	return v, v > 0
+}
 
-func keptUp(t result.Trial) (float64, bool) { return t.Achieved / t.Offered, t.Offered > 0 }
+func keptUp(t result.Trial) (float64, bool) {
+	v, _ := achieved(t)
+	return v / t.Offered, t.Offered > 0
+}
+
+func transactions(t result.Trial) (float64, bool) { return t.Txns, t.Txns > 0 }
 
 // figures are those of one guarantee in one run. A nil interval was not measured.
 type figures struct {
@@ -51,8 +52,9 @@ type figures struct {
 
 // picks are what is told of a run whose offers were fixed, and of one that took what it could get.
 var (
-	latencyPicks = map[string]pick{"confirmed p50": confirmed(p50), "confirmed p99": confirmed(p99), "readable p50": readable(p50), "readable p99": readable(p99), "kept up": keptUp}
-	ratePicks    = map[string]pick{"records/s": achieved}
+	latencyPicks = map[string]pick{"acked p50": latency("ack", p50), "acked p99": latency("ack", p99), "readable p50": latency("visible", p50), "readable p99": latency("visible", p99),
+		"commit p50": latency("commit", p50), "commit p99": latency("commit", p99), "transactions/s": transactions, "kept up": keptUp}
+	ratePicks = map[string]pick{"records/s": achieved, "transactions/s": transactions}
 )
 
 // figuresOf sums a run up, a guarantee an entry, in the order of the cells.

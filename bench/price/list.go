@@ -99,14 +99,14 @@ func (l List) latencies(b *strings.Builder, r *result.Run, width int) {
 		value, w = withBounds(bare), 16
 	}
 	head := table{widths: []int{16, 2*w + 1, 2*w + 1, 35}}
-	head.row("", "confirmed, ms", "readable, ms", "× at least once, p50")
+	head.row("", "acked, ms", "readable, ms", "× at least once, p50")
 	b.WriteString(head.String())
 	t := table{widths: []int{16, w, w, w, w, 17, 17}}
-	t.row("guarantee", "p50", "p99", "p50", "p99", "confirmed", "readable")
+	t.row("guarantee", "p50", "p99", "p50", "p99", "acked", "readable")
 	t.rule()
 	l.rows(&t, figuresOf(r, latencyPicks), func(f figures) []string {
-		return []string{show(f.values["confirmed p50"], value), show(f.values["confirmed p99"], value), show(f.values["readable p50"], value), show(f.values["readable p99"], value),
-			multiple(f, "confirmed p50"), multiple(f, "readable p50")}
+		return []string{show(f.values["acked p50"], value), show(f.values["acked p99"], value), show(f.values["readable p50"], value), show(f.values["readable p99"], value),
+			multiple(f, "acked p50"), multiple(f, "readable p50")}
 	})
 	b.WriteString(t.String())
 }
@@ -148,7 +148,7 @@ func (l List) rows(t *table, fs []figures, cells func(figures) []string) {
 // held tells for each guarantee what became of its records in all runs.
 func (l List) held(b *strings.Builder) {
 	t := table{widths: []int{16, 11, 7, 19, 10, 12}}
-	t.row("did it hold?", "confirmed", "lost", "", "duplicates", "verdict")
+	t.row("did it hold?", "acked", "lost", "", "duplicates", "verdict")
 	t.rule()
 	sums := map[scenario.Guarantee]*figures{}
 	for _, r := range l.Runs {
@@ -206,15 +206,37 @@ func (l List) notes() []note {
 	if aside > 0 {
 		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials were set aside: %s. A client machine that does nothing else, or a lower -rate, gives more sound ones.", aside, all, strings.Join(reasons, "; "))})
 	}
-	out = append(out, l.behind()...)
+	out = append(append(out, l.behind()...), l.commits()...)
 	if l.copies() == 1 {
 		out = append(out, note{"! ", "A partition has one copy here: what is acknowledged is lost with its broker. -replication-factor asks for more copies."})
 	}
 	out = append(out,
-		note{"", "Confirmed: acknowledged, or with transactions committed. Readable: a reader that follows has it; with transactions only once they are committed."},
+		note{"", "Acked: the producer was told. Readable: a reader that follows has it; with transactions only once they are committed, and before that nothing is safe."},
 		note{"", l.bounds() + " \"~\": the interval holds 1, no difference was seen. Multiples are taken within a block, in which every guarantee had its turn."})
 	if !l.Plan.Saturate {
 		out = append(out, note{"", "What the cluster takes at most was not measured: -saturate offers it all that it takes."})
+	}
+	return out
+}
+
+// commits tells of the transactions themselves.
+func (l List) commits() []note {
+	var out []note
+	for _, r := range l.Runs {
+		for _, f := range figuresOf(r, latencyPicks) {
+			rate := f.values["transactions/s"]
+			if rate == nil {
+				continue
+			}
+			text := fmt.Sprintf("%s: %s transactions a second, of %d records or %s", labels[f.guarantee], two(rate.Center), l.Plan.Records, TransactionFor)
+			if r.Manifest.Scenario.Model != "open" {
+				text += ", at saturation"
+			}
+			if mid, far := f.values["commit p50"], f.values["commit p99"]; mid != nil && far != nil {
+				text += fmt.Sprintf("; a commit was answered %s ms after it was due, at the 99th percentile %s", two(mid.Center), two(far.Center))
+			}
+			out = append(out, note{"", text + "."})
+		}
 	}
 	return out
 }
@@ -262,7 +284,7 @@ func (l List) behind() []note {
 		}
 		for _, f := range figuresOf(r, latencyPicks) {
 			if k := f.values["kept up"]; k != nil && k.Center < enough {
-				out = append(out, note{"! ", fmt.Sprintf("%s: %.0f %% of what was offered was confirmed in time: its latencies are those of a queue that grows.", labels[f.guarantee], 100*k.Center)})
+				out = append(out, note{"! ", fmt.Sprintf("%s: %.0f %% of what was offered was done in time: its latencies are those of a queue that grows.", labels[f.guarantee], 100*k.Center)})
 			}
 		}
 	}

@@ -23,6 +23,9 @@ import (
 // DefaultPrefix begins the name of everything that a run creates.
 const DefaultPrefix = "mqbench-price-"
 
+// TransactionFor is the longest that a transaction lasts: what streams processing with Kafka commits by, too.
+const TransactionFor = 100 * time.Millisecond
+
 // VotedPrefix stands before the prefix in the ids of voted transactions: it chooses the protocol.
 const VotedPrefix = "2pc."
 
@@ -48,14 +51,14 @@ type Options struct {
 	Partitions int
 	Copies     int // of each partition; 0: the cluster's default
 	Bytes      int // of a record
-	Records    int // of a transaction
+	Records    int // of a transaction, unless TransactionFor is over before
 	Blocks     int
 	Steady     time.Duration // the measured part of a trial; a third of it is sent before, not measured
 	Seed       int64
 }
 
 // Guarantees are all that can be priced, from weak to strong.
-var Guarantees = []scenario.Guarantee{scenario.AtMostOnce, scenario.AtLeastOnce, scenario.Idempotent}
+var Guarantees = []scenario.Guarantee{scenario.AtMostOnce, scenario.AtLeastOnce, scenario.Idempotent, scenario.Transactional, scenario.TwoPhaseCommit}
 
 var (
 	prefixPattern = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9._-]*$`)

@@ -22,6 +22,16 @@ var atSaturation []byte
 // trialExtra is what a trial takes beside its phases on a cluster that runs: topics, connections, the final read.
 const trialExtra = 2500 * time.Millisecond
 
+// waiting is how much of the load may wait for an answer before more of it is left out: a guarantee that cannot keep up must not
+// spend the next one's time on its queue. leastWaiting is for small rates.
+const (
+	waiting      = time.Second
+	leastWaiting = 200
+)
+
+// spare is what of MostTime is kept for everything but trials.
+const spare = time.Minute
+
 // A Plan is a run before it begins.
 type Plan struct {
 	Options
@@ -36,6 +46,13 @@ func NewPlan(o Options, f load.Facts) (*Plan, error) {
 		o.Run = newRun()
 	}
 	p := &Plan{Options: o, Facts: f, Unavailable: map[scenario.Guarantee]string{}}
+	switch f.VotedPrefix {
+	case VotedPrefix:
+	case "":
+		p.Unavailable[scenario.TwoPhaseCommit] = "these brokers commit by their coordinator's word alone; a vote of the partitions is GopherLog's."
+	default:
+		p.Unavailable[scenario.TwoPhaseCommit] = fmt.Sprintf("this cluster votes on transactional ids that begin with %q, and this command knows %q only.", f.VotedPrefix, VotedPrefix)
+	}
 	return p, p.build()
 }
 
@@ -61,7 +78,7 @@ func (p *Plan) Stem() string { return p.Prefix + p.Run + "-" }
 
 func (p *Plan) build() error {
 	p.Scenarios = nil
-	first, err := p.parse("price.yaml", underRate, fmt.Sprintf("load.rate=%g/s", p.Rate))
+	first, err := p.parse("price.yaml", underRate, fmt.Sprintf("load.rate=%g/s", p.Rate), fmt.Sprintf("load.max_outstanding=%d", max(leastWaiting, int(p.Rate*waiting.Seconds()))))
 	if err != nil {
 		return err
 	}
@@ -106,13 +123,25 @@ func (p *Plan) sets() []string {
 		fmt.Sprintf("load.value.size=%dB", p.Bytes),
 		fmt.Sprintf("runs.repeats=%d", p.Blocks),
 		fmt.Sprintf("phases.warmup=%s", p.Steady/3),
+		fmt.Sprintf("runs.max_time=%s", p.share()),
 		fmt.Sprintf("phases.steady=%s", p.Steady),
 		fmt.Sprintf("seed=%d", p.Seed),
+	}
+	if len(p.transacting()) > 0 {
+		sets = append(sets, fmt.Sprintf("producers.transaction.records=%d", p.Records), fmt.Sprintf("producers.transaction.max_duration=%s", TransactionFor))
 	}
 	if p.Copies > 0 {
 		sets = append(sets, fmt.Sprintf("target.replication_factor=%d", p.Copies))
 	}
 	return sets
+}
+
+// share is the time that each scenario may take.
+func (p *Plan) share() time.Duration {
+	if p.Saturate {
+		return (MostTime - spare) / 2
+	}
+	return MostTime - spare
 }
 
 // Takes is about how long the run will be.
@@ -175,7 +204,35 @@ func (p *Plan) Creates() []string {
 				len(cells)*s.Runs.Repeats, p.Stem(), t.Name, s.Runs.Repeats, len(cells), t.Partitions, copies, settings(t.Config), sent, p.Bytes))
 		}
 	}
+	return append(out, p.createsIDs()...)
+}
+
+// createsIDs tells of transactional ids: no client can remove one.
+func (p *Plan) createsIDs() []string {
+	var out []string
+	for _, g := range p.Priced() {
+		if !g.Transacts() {
+			continue
+		}
+		trials := 0
+		for _, s := range p.Scenarios {
+			trials += s.Runs.Repeats
+		}
+		out = append(out, fmt.Sprintf("%d transactional ids %s…, one for each producer of a trial of %s, and one to try the right. No client can remove them; the cluster forgets them by itself (transactional.id.expiration.ms).",
+			trials*p.Producers+1, p.idStem(g), g))
+	}
+	if len(out) > 0 && !p.Facts.HasTransactions {
+		out = append(out, "topic "+load.TransactionLog+": not by us, but by the cluster, with its first transaction. It stays.")
+	}
 	return out
+}
+
+// idStem begins the transactional ids of a guarantee.
+func (p *Plan) idStem(g scenario.Guarantee) string {
+	if g == scenario.TwoPhaseCommit {
+		return VotedPrefix + p.Stem()
+	}
+	return p.Stem()
 }
 
 func settings(config map[string]string) string {

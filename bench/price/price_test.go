@@ -87,7 +87,7 @@ func TestPlanIsTheScenarioWithWhatTheUserSays(t *testing.T) {
 			}
 		}
 	}
-	if p.Trials() != 2*3*len(Guarantees) {
+	if p.Trials() != 2*3*(len(Guarantees)-1) {
 		t.Errorf("%d trials", p.Trials())
 	}
 }
@@ -133,6 +133,7 @@ func topicRights() map[string]kfake.ACL {
 		"Delete": kmsg.ACLOperationDelete, "DescribeConfigs": kmsg.ACLOperationDescribeConfigs} {
 		out[name] = allow(kmsg.ACLResourceTypeTopic, DefaultPrefix, op)
 	}
+	out["TransactionalId"] = allow(kmsg.ACLResourceTypeTransactionalId, DefaultPrefix, kmsg.ACLOperationWrite)
 	return out
 }
 
@@ -151,6 +152,7 @@ func TestEachMissingRightIsNamedAndNothingIsLeft(t *testing.T) {
 		"Create":          "[Create on Topic mqbench-price-*]",
 		"Read":            "[Read on Topic mqbench-price-*]",
 		"Delete":          "[Delete on Topic mqbench-price-*]",
+		"TransactionalId": "[Write on TransactionalId mqbench-price-*]",
 		"DescribeConfigs": "[]", // the run goes on, and says so
 	} {
 		rights := topicRights()
@@ -200,11 +202,51 @@ func TestWhoMayDoNothingIsToldEverythingAndHowToGrantIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := r.Text("User:ada", "b:9092")
-	for _, want := range []string{"Create on Topic mqbench-price-*", "Delete on Topic mqbench-price-*", "IdempotentWrite on the Cluster", "? Write on Topic mqbench-price-*",
+	for _, want := range []string{"Create on Topic mqbench-price-*", "Delete on Topic mqbench-price-*", "IdempotentWrite on the Cluster", "✗ Write on TransactionalId mqbench-price-*", "? Write on Topic mqbench-price-*",
 		"kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:ada --operation Create --operation Delete --operation Describe --operation Write --operation Read --topic mqbench-price- --resource-pattern-type prefixed",
-		"kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:ada --operation IdempotentWrite --cluster"} {
+		"kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:ada --operation IdempotentWrite --cluster",
+		"kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:ada --operation Write --operation Describe --transactional-id mqbench-price- --resource-pattern-type prefixed"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s\ndoes not say %s", text, want)
+		}
+	}
+}
+
+func TestTransactionsThatFailOtherwiseAreLeftOut(t *testing.T) {
+	var list []kfake.ACL
+	for _, r := range topicRights() {
+		list = append(list, r)
+	}
+	c, i := cluster(t, list...)
+	c.ControlKey(26, func(r kmsg.Request) (kmsg.Response, error, bool) { // EndTxn
+		c.KeepControl()
+		resp := r.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.ErrorCode = 48
+		return resp, nil, true
+	})
+	p, err := NewPlan(options(c.ListenAddrs()...), load.Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Check(t.Context(), i, time.Now(), false)
+	if err != nil || len(r.Missing) != 0 || fmt.Sprint(p.Priced()) != "[at_most_once at_least_once idempotent]" || len(r.Notes) != 1 {
+		t.Errorf("%v, %+v, %v", err, r, p.Priced())
+	}
+	for _, s := range p.Scenarios {
+		if len(s.Expand()) != 3 {
+			t.Errorf("%d cells", len(s.Expand()))
+		}
+	}
+}
+
+func TestVotedCommitIsPricedWhereBrokersSayThatTheyServeIt(t *testing.T) {
+	for prefix, want := range map[string]bool{"": false, "2pc.": true, "other.": false} {
+		p, err := NewPlan(options("a:1"), load.Facts{VotedPrefix: prefix})
+		if err != nil || slices.Contains(p.Priced(), scenario.TwoPhaseCommit) != want || (p.Unavailable[scenario.TwoPhaseCommit] == "") != want {
+			t.Errorf("%q: %v, %v, %v", prefix, err, p.Priced(), p.Unavailable)
+		}
+		if want && (!slices.Contains(p.Wants(), Right{"Write", "TransactionalId", "2pc.mqbench-price-"}) || !strings.Contains(strings.Join(p.Creates(), "\n"), "2pc.mqbench-price-"+p.Run)) {
+			t.Errorf("%v\n%v", p.Wants(), p.Creates())
 		}
 	}
 }

@@ -70,11 +70,22 @@ func (p *Plan) Wants() []Right {
 	topic := func(op string) Right { return Right{op, "Topic", p.Prefix} }
 	out := []Right{topic("Create"), topic("Describe"), topic("Write"), topic("Read"), topic("Delete")}
 	for _, g := range p.Priced() {
-		if g == scenario.Idempotent {
+		switch {
+		case g == scenario.Idempotent:
 			out = append(out, idempotentWrite)
+		case g.Transacts():
+			out = append(out, p.idRight(g, "Describe"), p.idRight(g, "Write"))
 		}
 	}
 	return out
+}
+
+// idRight is one on the transactional ids of a guarantee.
+func (p *Plan) idRight(g scenario.Guarantee, op string) Right {
+	if g == scenario.TwoPhaseCommit {
+		return Right{op, "TransactionalId", VotedPrefix + p.Prefix}
+	}
+	return Right{op, "TransactionalId", p.Prefix}
 }
 
 var idempotentWrite = Right{"IdempotentWrite", "Cluster", ""}
@@ -89,6 +100,11 @@ func (p *Plan) Check(ctx context.Context, i *load.Inspector, now time.Time, dry 
 	c.try(Right{"Create", "Topic", p.Prefix}, func() error { return i.CreateTopic(ctx, c.topic, true) })
 	if p.wants(idempotentWrite) {
 		c.try(idempotentWrite, func() error { return i.TakeProducerID(ctx, "") })
+	}
+	if len(c.report.Missing) > 0 && (!dry || p.Facts.HasTransactions) { // there will be no topic: ids can be asked for without
+		for _, g := range p.transacting() {
+			c.tryID(g, func(id string) error { return i.TakeProducerID(ctx, id) })
+		}
 	}
 	if c.failed != nil {
 		return c.report, c.failed
@@ -105,6 +121,11 @@ func (p *Plan) Check(ctx context.Context, i *load.Inspector, now time.Time, dry 
 	}
 	slices.SortStableFunc(c.report.Missing, func(a, b Missing) int { return slices.Index(wants, a.Right) - slices.Index(wants, b.Right) })
 	return c.report, err
+}
+
+// transacting are the guarantees with transactions that are priced.
+func (p *Plan) transacting() []scenario.Guarantee {
+	return slices.DeleteFunc(p.Priced(), func(g scenario.Guarantee) bool { return !g.Transacts() })
 }
 
 func (p *Plan) wants(r Right) bool { return slices.Contains(p.Wants(), r) }
@@ -166,6 +187,33 @@ func (c *checking) withTopic() error {
 	return errors.Join(interrupted, failed, c.failed)
 }
 
+// idOf is the transactional id that goes with a topic's name.
+func (p *Plan) idOf(g scenario.Guarantee, topic string) string {
+	if g == scenario.TwoPhaseCommit {
+		return VotedPrefix + topic
+	}
+	return topic
+}
+
+// tryID tries a transactional id. A cluster that fails at it otherwise than for want of a right cannot have the guarantee
+// priced, and is priced without.
+func (c *checking) tryID(g scenario.Guarantee, do func(id string) error) {
+	if c.failed != nil {
+		return
+	}
+	describe, write := c.plan.idRight(g, "Describe"), c.plan.idRight(g, "Write")
+	if c.try(write, func() error { return do(c.plan.idOf(g, c.topic.Name)) }) {
+		c.tried = append(c.tried, describe)
+		return
+	}
+	if c.failed != nil && c.ctx.Err() == nil {
+		why := fmt.Sprintf("a transaction of one record failed: %s.", strings.TrimRight(errors.Unwrap(c.failed).Error(), "."))
+		if c.failed = c.plan.Without(g, why); c.failed == nil {
+			c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s is left out: %s", g, why))
+		}
+	}
+}
+
 // onTopic tries what needs a topic.
 func (c *checking) onTopic(name string) {
 	i := c.inspector
@@ -177,6 +225,11 @@ func (c *checking) onTopic(name string) {
 	}
 	if written && c.plan.wants(idempotentWrite) {
 		c.try(idempotentWrite, func() error { return i.WriteIdempotent(c.ctx, name) })
+	}
+	for _, g := range c.plan.transacting() {
+		if written {
+			c.tryID(g, func(id string) error { return i.Transact(c.ctx, id, name) })
+		}
 	}
 	if c.failed == nil {
 		c.readSettings(name)

@@ -201,7 +201,7 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 	for n, sc := range p.plan.Scenarios {
 		list[n] = parsed{sc.Name, sc}
 	}
-	progress := sayOnce(newProgress(p.err, p.Progress))
+	progress := sayOnce(newProgress(p.err, p.Progress), p.checked.Effective == nil)
 	for _, sc := range list {
 		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: "(built into mqbench price)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
 			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress})
@@ -221,12 +221,12 @@ type once struct {
 	seen map[string]bool
 }
 
-// sayOnce keeps a progress that may be nil.
-func sayOnce(p suite.Progress) suite.Progress {
+// sayOnce keeps a progress that may be nil. That topics' settings cannot be read may have been said before.
+func sayOnce(p suite.Progress, noSettings bool) suite.Progress {
 	if p == nil {
 		return nil
 	}
-	return &once{p, map[string]bool{}}
+	return &once{p, map[string]bool{"the topic's effective settings could not be read back": noSettings}}
 }
 
 // Note is called by the goroutine of the run alone.
