@@ -23,13 +23,18 @@ type client struct {
 
 func (w *world) dial() *client {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.addr)
+	return dialAddr(w.t, w.addr)
+}
+
+func dialAddr(t testing.TB, addr string) *client {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
-	w.t.Cleanup(func() { conn.Close() })
-	return &client{t: w.t, conn: conn}
+	t.Cleanup(func() { conn.Close() })
+	return &client{t: t, conn: conn}
 }
 
 func (c *client) send(req kmsg.Request) {

@@ -1,0 +1,82 @@
+package broker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// served waits for a coordinator of a group that is another node than old and serves, and connects to it.
+func (c *trio) served(id string, old *trioNode) (n *trioNode, cl *client) {
+	c.t.Helper()
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups = []string{id}
+	eventually(c.t, "the group has a coordinator", func() bool {
+		if n = c.coordinatorOf(id); n == nil || n == old {
+			return false
+		}
+		cl = dialAddr(c.t, n.addr)
+		return cl.ask(req).(*kmsg.DescribeGroupsResponse).Groups[0].ErrorCode == codeNone
+	})
+	return n, cl
+}
+
+// Who was a member, with which generation and assignment, and what it committed, is in the log: after its coordinator's death a member goes on
+// with the next one as if nothing had happened, and somebody of an older generation gets nowhere.
+func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
+	c := newTrio(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if r, err := kadm.NewClient(franz(t, c.addrs())).CreateTopic(ctx, 2, 3, nil, "t"); err != nil || r.Err != nil {
+		t.Fatal(r, err)
+	}
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.Version, find.CoordinatorKeys = 4, []string{"g"}
+	for n := 0; ; n = (n + 1) % 3 { // makes the topic
+		if dialAddr(t, c.nodes[n].addr).ask(find).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode == codeNone {
+			break
+		}
+	}
+	first, member := c.served("g", nil)
+	old := member.receive(member.enter(5, "g", []byte("topics"))).(*kmsg.JoinGroupResponse)
+	member.ask(syncOf(3, "g", old, map[string][]byte{old.MemberID: []byte("first")}))
+	j := member.ask(joinOf(5, "g", old.MemberID, []byte("more topics"))).(*kmsg.JoinGroupResponse)
+	if s := member.ask(syncOf(3, "g", j, map[string][]byte{j.MemberID: []byte("all")})).(*kmsg.SyncGroupResponse); string(s.MemberAssignment) != "all" {
+		t.Fatalf("sync: %+v", s)
+	}
+	commit := func(c *client, j *kmsg.JoinGroupResponse, offset int64) int16 {
+		req := commitOf("g", 0, offset, "")
+		req.Version, req.MemberID, req.Generation = 7, j.MemberID, j.Generation
+		return c.ask(req).(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode
+	}
+	eventually(t, "the coordinator's image shows the topic", func() bool { return commit(member, j, 7) == codeNone })
+
+	first.kill()
+	_, member = c.served("g", first)
+	if code := commit(member, old, 5); code != codeIllegalGeneration {
+		t.Errorf("a commit of the generation before: code %d", code)
+	}
+	beat := kmsg.NewPtrHeartbeatRequest()
+	beat.Version, beat.Group, beat.MemberID, beat.Generation = 3, "g", j.MemberID, j.Generation
+	if code := member.ask(beat).(*kmsg.HeartbeatResponse).ErrorCode; code != codeNone {
+		t.Errorf("heartbeat: code %d", code)
+	}
+	if s := member.ask(syncOf(3, "g", j, nil)).(*kmsg.SyncGroupResponse); string(s.MemberAssignment) != "all" {
+		t.Errorf("the assignment: %+v", s)
+	}
+	if code := commit(member, j, 9); code != codeNone {
+		t.Errorf("commit: code %d", code)
+	}
+	fetch := groupQuestion(9, 7).(*kmsg.OffsetFetchRequest)
+	fetch.Version, fetch.Group = 7, "g"
+	if p := member.ask(fetch).(*kmsg.OffsetFetchResponse).Topics[0].Partitions[0]; p.Offset != 9 {
+		t.Errorf("committed: %+v", p)
+	}
+	again := member.ask(joinOf(5, "g", j.MemberID, []byte("less"))).(*kmsg.JoinGroupResponse)
+	if again.ErrorCode != codeNone || again.Generation != j.Generation+1 || again.MemberID != j.MemberID {
+		t.Errorf("joined again: %+v", again)
+	}
+}
