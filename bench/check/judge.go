@@ -184,7 +184,7 @@ func conclude(l *ledger, found map[string]*finding, o Options) Verdict {
 		}
 		v.Rules = append(v.Rules, res)
 	}
-	doubts = append(doubts, unchecked(v.Rules, o)...)
+	doubts = append(doubts, unchecked(v.Rules, o, len(l.files[history.RoleGroup]) > 0)...)
 	if len(v.Rules) == 0 {
 		doubts = append(doubts, "no rule was asked for")
 	}
@@ -217,8 +217,8 @@ func (l *ledger) doubts(o Options) []string {
 }
 
 // unchecked says which rules that had to be checked could not be.
-func unchecked(rules []RuleResult, o Options) (out []string) {
-	need := required(o.Guarantee, o)
+func unchecked(rules []RuleResult, o Options, grouped bool) (out []string) {
+	need := required(o.Guarantee, o, grouped)
 	for _, r := range rules {
 		if r.Status == NotChecked && (slices.Contains(need, r.ID) || slices.Contains(o.Rules, r.ID)) {
 			out = append(out, fmt.Sprintf("%s was not checked: %s", r.ID, r.Why))

@@ -107,13 +107,23 @@ func DemandOf(g scenario.Guarantee, id string) Demand {
 
 func hasTransactions(g scenario.Guarantee) bool { return g == transactional || g == twoPhaseCommit }
 
-// required are the rules without whose evidence guarantee g is not shown.
-func required(g scenario.Guarantee, o Options) []string {
-	switch {
-	case o.Require != nil:
+// required are the rules without whose evidence the verdict is inconclusive: those that make guarantee g what it is, and where a group
+// was to read or a pipeline to work, that it did.
+func required(g scenario.Guarantee, o Options, grouped bool) (ids []string) {
+	if o.Require != nil {
 		return o.Require
-	case hasTransactions(g):
-		return []string{"C1", "C3"}
 	}
-	return nil
+	if hasTransactions(g) {
+		ids = append(ids, "C1", "C3")
+	}
+	if grouped {
+		ids = append(ids, "B6")
+	}
+	if len(o.Transforms) > 0 {
+		ids = append(ids, "C7")
+		if hasTransactions(g) {
+			ids = append(ids, "C8")
+		}
+	}
+	return ids
 }

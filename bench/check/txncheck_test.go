@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"gopherlog/bench/history"
@@ -50,7 +51,6 @@ func TestCleanHistoriesOfTransactionsPass(t *testing.T) {
 	for name, bend := range map[string]func(w *txnWorld){
 		"perfect":                                               func(*txnWorld) {},
 		"without the uncommitted final read":                    func(w *txnWorld) { w.noRaw = true },
-		"without a group":                                       func(w *txnWorld) { w.noGroup = true },
 		"without the group's last word":                         func(w *txnWorld) { w.silent = true },
 		"without anything read during the run":                  func(w *txnWorld) { w.reads = nil },
 		"a member that crashed":                                 crashed,
@@ -202,6 +202,22 @@ func TestATransactionalGuaranteeWithoutTransactionsIsInconclusive(t *testing.T) 
 	}
 	o.Require = []string{}
 	if v := perfect().judge(t, o); v.Status != Pass {
+		t.Errorf("%s %q", v.Status, v.Reasons)
+	}
+}
+
+func TestAPipelineThatDidNothingIsInconclusive(t *testing.T) {
+	w := perfectTxns()
+	for _, m := range []uint16{memberA, memberB} {
+		w.group[m] = w.group[m][:1]
+		w.sends[m], w.acks[m], w.txns[m] = nil, nil, w.txns[m][:1]
+	}
+	out := func(r history.Record) bool { return r.Partition >= out0 }
+	w.reads, w.drain, w.raw, w.ends = slices.DeleteFunc(w.reads, out), slices.DeleteFunc(w.drain, out), slices.DeleteFunc(w.raw, out), slices.DeleteFunc(w.ends, out)
+	w.positions = nil
+	v := w.judge(t, strictTxns())
+	if v.Status != Inconclusive || !slices.ContainsFunc(v.Reasons, func(s string) bool { return strings.HasPrefix(s, "B6 was not checked") }) ||
+		!slices.ContainsFunc(v.Reasons, func(s string) bool { return strings.HasPrefix(s, "C7 was not checked") }) {
 		t.Errorf("%s %q", v.Status, v.Reasons)
 	}
 }
