@@ -89,12 +89,16 @@ type verdict struct {
 	unlisted []result // did not pass, and no list says why
 	better   []string // passes, and is listed as one that need not
 	grown    []string // passes, and is on no list
+	late     []result // passed at the second try
 }
 
 func (l lists) judge(results []result) (v verdict) {
 	seen := map[string]bool{}
 	for _, r := range results {
 		seen[r.name] = true
+		if r.outcome == pass && r.why != "" {
+			v.late = append(v.late, r)
+		}
 		_, excepted := l.except[r.name]
 		switch {
 		case r.outcome == pass && excepted:
@@ -124,6 +128,9 @@ func (v verdict) print(w io.Writer) {
 	}
 	for _, r := range v.unlisted {
 		fmt.Fprintf(w, "    on no list: %s: %s %s\n", r.name, r.outcome, r.why)
+	}
+	for _, r := range v.late {
+		fmt.Fprintf(w, "    passed %s: %s\n", r.why, r.name)
 	}
 	for _, name := range v.better {
 		fmt.Fprintf(w, "    passes now, and is listed as an exception: %s\n", name)

@@ -322,7 +322,10 @@ def admin():
     group = fresh("listed")
     c = consumer(group)
     c.subscribe([topic])
-    send(producer(), topic, words("l", 3))
+    p = producer()
+    for v in words("l", 3):
+        p.produce(topic, v)
+    p.flush(30)
     read(c, 3)
     if group not in [g.id for g in a.list_groups(timeout=30)]:
         raise Exception("the group is not listed")
@@ -334,13 +337,20 @@ def admin():
 CHECKS = [produce_consume, idempotent, offsets_for_times, subscribe_commit_resume, two_members, two_members_cooperative, static_member,
           txn_commit, txn_abort, txn_open_is_invisible, txn_offsets, txn_fenced, txn_timeout, admin]
 
+def attempt(check):
+    try:
+        check()
+        return ""
+    except Exception as e:
+        return (type(e).__name__ + " " + str(e)).replace("\n", " ")
+
+
 if __name__ == "__main__":
     for check in CHECKS:
         name = check.__name__.replace("_", "-")
         if sys.argv[2:] and name not in sys.argv[2:]:
             continue
-        try:
-            check()
-            print("PASS", name, flush=True)
-        except Exception as e:
-            print("FAIL", name, type(e).__name__, str(e).replace("\n", " "), flush=True)
+        # A machine too busy to keep its leaders may fail a check that is right, so each gets a second try, and the line says so.
+        first = attempt(check)
+        error = first and attempt(check)
+        print("FAIL" if error else "PASS", name, error or (first and "at the second try: " + first), flush=True)

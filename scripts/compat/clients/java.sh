@@ -9,11 +9,11 @@ jobs=()
 finish() { for pid in "${jobs[@]}"; do kill -9 "$pid" 2>/dev/null; done; }
 trap finish EXIT
 tools=org.apache.kafka.tools
-run=$$ # makes names of this run its own
+run=$$ # makes names of this try its own
 
 # Tools must end by themselves; one that hangs has failed.
-jvm() { timeout -k 5 150 java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" "$@"; }
-tool() { local name=$1; shift; jvm "$tools.$name" --bootstrap-server "$addr" "$@" 2>>"$work/stderr"; }
+jvm() { timeout -k 5 150 java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" "$@" 2> >(grep -v -e SLF4J -e KIP-848 >>"$work/stderr"); }
+tool() { local name=$1; shift; jvm "$tools.$name" --bootstrap-server "$addr" "$@"; }
 
 why=
 expect() { # expect WHAT PATTERN FILE: a line of the file must match
@@ -57,7 +57,8 @@ console_group() {
   produce "cg-$run" b 100 && consume "$work/two" 100 "cg-$run" --group "cg-$run" || return 1
   equal records "$(cat "$work/one" "$work/two" | LC_ALL=C sort | md5sum)" "$( (seq -f 'a%05g' 1 300; seq -f 'b%05g' 1 100) | md5sum)"
 }
-consumer_groups() { # after console_group
+groups() { # the console consumer as a member, then what the tool shows and changes
+  console_group || return 1
   tool consumer.group.ConsumerGroupCommand --list >"$work/out"
   expect list "^cg-$run\$" "$work/out" || return 1
   tool consumer.group.ConsumerGroupCommand --describe --group "cg-$run" >"$work/out"
@@ -121,7 +122,7 @@ two_verifiable_consumers() { # one leaves, the other takes over
 message_copier() { # with and without aborts
   new_topic "in-$run" 1 && new_topic "out-$run" 3 && produce "in-$run" m 1000 || return 1
   jvm $tools.TransactionalMessageCopier --broker-list "$addr" --input-topic "in-$run" --input-partition 0 --output-topic "out-$run" --max-messages 1000 \
-    --consumer-group "copy-$run" --transaction-size 100 --transactional-id "copy-$run" --enable-random-aborts --use-group-metadata --group-mode >"$work/copier" 2>>"$work/stderr" ||
+    --consumer-group "copy-$run" --transaction-size 100 --transactional-id "copy-$run" --enable-random-aborts --use-group-metadata --group-mode >"$work/copier" ||
     { failed "copier: $(tail -n 2 "$work/copier" "$work/stderr" | tr '\n' ' ')"; return 1; }
   consume "$work/copied" 1001 "out-$run" --from-beginning --isolation-level read_committed
   equal "records copied" "$(LC_ALL=C sort "$work/copied" | md5sum)" "$(seq -f 'm%05g' 1 1000 | md5sum)"
@@ -134,7 +135,7 @@ perf_transactional() {
   consume "$work/read" 2001 "p-$run" --from-beginning --isolation-level read_committed
   equal "committed records" "$(wc -l <"$work/read")" 2000
 }
-console_idempotent_perf() {
+perf_idempotent() {
   new_topic "q-$run" || return 1
   tool ProducerPerformance --topic "q-$run" --num-records 50000 --throughput -1 --record-size 100 --command-property acks=all enable.idempotence=true compression.type=zstd >"$work/out" ||
     { failed "perf: $(tail -n 2 "$work/out" "$work/stderr" | tr '\n' ' ')"; return 1; }
@@ -175,8 +176,15 @@ cluster() {
   expect "api versions" 'Produce\(0\)' "$work/out"
 }
 
-for check in ${*:-topics console_group consumer_groups get_offsets verifiable two_verifiable_consumers message_copier perf_transactional console_idempotent_perf transactions cluster}; do
+# A machine too busy to keep its leaders may fail a check that is right, so each gets a second try under other names, and the line says so.
+attempt() {
   why=
-  echo "-- $check" >>"$work/stderr"
-  if $check; then echo "PASS ${check//_/-}"; else echo "FAIL ${check//_/-} ${why:-a step failed: $(tail -n 2 "$work/stderr" | tr '\n' ' ')}"; fi
+  echo "-- $1" >>"$work/stderr"
+  $1 || { why=${why:-a step failed: $(tail -n 2 "$work/stderr" | tr '\n' ' ')}; return 1; }
+}
+for check in ${*:-topics groups get_offsets verifiable two_verifiable_consumers message_copier perf_transactional perf_idempotent transactions cluster}; do
+  name=${check//_/-} run=$$
+  if attempt "$check"; then echo "PASS $name"; continue; fi
+  first=$why run=$$-again
+  if attempt "$check"; then echo "PASS $name at the second try: $first"; else echo "FAIL $name $why"; fi
 done

@@ -40,13 +40,19 @@ func main() {
 		{"two-members", func() error { return twoMembers("range") }}, {"two-members-cooperative", func() error { return twoMembers("cooperative-sticky") }},
 		{"txn-commit", txnCommit}, {"txn-abort", txnAbort}, {"txn-offsets", txnOffsets}, {"txn-fenced", txnFenced},
 	} {
-		if err := c.run(); err != nil {
-			fmt.Println("FAIL", c.name, strings.Join(strings.Fields(err.Error()), " "))
-		} else {
+		// A machine too busy to keep its leaders may fail a check that is right, so each gets a second try, and the line says so.
+		first := c.run()
+		if first == nil {
 			fmt.Println("PASS", c.name)
+		} else if err := c.run(); err == nil {
+			fmt.Println("PASS", c.name, "at the second try:", line(first))
+		} else {
+			fmt.Println("FAIL", c.name, line(err))
 		}
 	}
 }
+
+func line(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func version() {
 	_, lib := kafka.LibraryVersion()
