@@ -25,9 +25,13 @@ func (s *set) claims() []claim {
 	if !s.transacts() {
 		return nil
 	}
-	out := []claim{s.idempotenceClaim()}
-	out = append(out, s.slowdownClaim(), s.latencyClaim(), s.blockingClaim())
-	return out
+	out := []claim{s.idempotenceClaim(), s.slowdownClaim(), s.latencyClaim(), s.blockingClaim()}
+	for _, c := range out {
+		if c.Measured != notMeasured {
+			return out
+		}
+	}
+	return nil // these runs asked something else
 }
 
 // transacts says whether any cell has transactions: the claims are about those.

@@ -129,6 +129,7 @@ func (s *set) readerStall() *Chart {
 		worst = append(worst, end{steps[len(steps)-1], look})
 	}
 	p.Add(worst)
+	lo = math.Min(lo, hi/10) // a decade at least, so that the axis has figures
 	setLog(&p.X, lo, hi)
 	p.Y.Min, p.Y.Max = 0, 1.02
 	p.Legend.Top, p.Legend.Left = true, true

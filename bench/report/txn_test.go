@@ -298,3 +298,42 @@ func TestRulesThatNothingCouldBeCheckedOfStandTogether(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+func TestLatenciesOfTransactionsAreDrawnAgainstLoadEachForItself(t *testing.T) {
+	s := newTxnSample("transactions-under-load", "open", 3)
+	for _, g := range []string{"idempotent", "transactional"} {
+		for _, rate := range []float64{1000, 5000, 20000} {
+			c := result.Cell{Guarantee: g, Model: "open", Rate: rate, Producers: 2, Sweep: map[string]string{"load.rate": fmt.Sprint(rate)}}
+			if g == "transactional" {
+				c.Txn = &result.Txn{Records: 100, Partitions: 3}
+			}
+			s.cell(c, func(t *result.Trial) {
+				t.Offered, t.Achieved = rate, rate
+				ms := func(v float64) map[string]result.Latency {
+					return map[string]result.Latency{"steady": {Count: 10000, P50: v * s.noise(), P99: 6 * v * s.noise(), Max: 50 * v}}
+				}
+				t.Latency = map[string]map[string]result.Latency{"ack": ms(1 + rate/20000), "visible": ms(1.5 + rate/20000)}
+				if c.Txn != nil {
+					t.Commits, t.Counts.Txns = rate, 100
+					t.Latency["commit"], t.Latency["visible"], t.Latency["end_to_end"] = ms(2+rate/9000), ms(60), ms(130)
+				}
+			})
+		}
+	}
+	root := t.TempDir()
+	if *keep != "" {
+		root = *keep + "-load"
+		if err := os.RemoveAll(root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := renderTxns(t, root, s)
+	for _, m := range []string{"ack", "commit", "visible", "end_to_end"} {
+		if _, err := os.Stat(filepath.Join(root, "charts", "latency-load-"+m+".png")); err != nil {
+			t.Error(err)
+		}
+	}
+	if strings.Contains(page, "What is commonly said") && !strings.Contains(page, "until visible") {
+		t.Error("claims without a measurement")
+	}
+}
