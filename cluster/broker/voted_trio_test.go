@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/partition"
@@ -74,7 +77,11 @@ func (c *trio) leaderOf(topic, key string, number int32) *trioNode {
 func (c *trio) allFacts() []partition.Fact {
 	seen := map[string]partition.Fact{}
 	for _, n := range c.nodes {
-		for _, f := range n.facts.Dump().Facts {
+		facts := n.facts.Dump().Facts
+		if n.up {
+			facts = append(facts, n.voted.Evidence()...)
+		}
+		for _, f := range facts {
 			seen[fmt.Sprintf("%s-%d %08d", f.Topic, f.Partition, f.Index)] = f
 		}
 	}
@@ -170,34 +177,178 @@ func (c *trio) quiet() {
 	})
 }
 
+// calm makes the internal topics and waits until every partition is led by the node that it prefers: a leadership that moves takes what is
+// open in its coordinator's memory with it.
+func (c *trio) calm() {
+	c.t.Helper()
+	n := c.nodes[0]
+	c.await("the topic of voted transactions", func() bool { _, _, err := n.voted.Find(within(c.t, time.Minute), "2pc.x"); return err == nil })
+	c.await("the topic of offsets", func() bool { _, err := n.groups.Ensure(within(c.t, time.Minute)); return err == nil })
+	c.await("preferred leaders everywhere", func() bool {
+		for _, t := range n.ctl.Image().Topics {
+			for _, p := range t.Partitions {
+				if p.Leader != p.Replicas[0] {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
+// levels are what a client speaks: an epoch for each transaction, and one for many.
+var levels = map[string][]kgo.Opt{"version 2": nil, "version 0": {kgo.MaxVersions(kversion.V3_7_0())}}
+
 func TestVotedTransactionsOfARealClientOverThreeNodes(t *testing.T) {
-	c := newTrio(t)
-	c.createTopic("t", 3)
-	cl := c.transactional("2pc.x")
-	for i := range 6 {
-		end := kgo.TransactionEndTry(i%3 != 2)
-		if err := transact(within(t, time.Minute), cl, end, fmt.Sprint(i), 0, 1, 2); err != nil {
-			t.Fatal(i, err)
+	for name, level := range levels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTrio(t)
+			c.createTopic("t", 3)
+			c.calm()
+			cl := c.transactional("2pc.x", level...)
+			for i := range 6 {
+				if i%3 != 2 {
+					c.insist(cl, fmt.Sprint(i), 0, 1, 2)
+				} else if err := transact(within(t, time.Minute), cl, kgo.TryAbort, fmt.Sprint(i), 0, 1, 2); err != nil {
+					t.Fatal(i, err)
+				}
+			}
+			want := []string{"0:0", "0:1", "0:3", "0:4", "1:0", "1:1", "1:3", "1:4", "2:0", "2:1", "2:3", "2:4"}
+			if got := c.committedValues("t", len(want), 0, 1, 2); !slices.Equal(got, want) {
+				t.Fatalf("read_committed shows %v, want %v", got, want)
+			}
+			commits := 0
+			for _, how := range c.checkVotes() {
+				if how == "commit-marker" {
+					commits++
+				}
+			}
+			if commits != 4 {
+				t.Fatalf("%d transactions were committed, want 4: %+v", commits, c.allFacts())
+			}
+		})
+	}
+}
+
+// insist runs a transaction until it is committed: a leadership that moves, as on a machine that is busy otherwise, takes what is open with
+// it, and its client goes on by aborting.
+func (c *trio) insist(cl *kgo.Client, text string, partitions ...int32) {
+	c.t.Helper()
+	ctx := within(c.t, time.Minute)
+	for err := transact(ctx, cl, kgo.TryCommit, text, partitions...); err != nil; err = transact(ctx, cl, kgo.TryCommit, text, partitions...) {
+		if !errors.Is(err, kerr.UnknownProducerID) && !errors.Is(err, kerr.TransactionAbortable) && !errors.Is(err, kerr.InvalidProducerEpoch) {
+			c.t.Fatalf("transaction %q: %v", text, err)
+		}
+		if err := cl.EndTransaction(ctx, kgo.TryAbort); err != nil {
+			c.t.Fatalf("abort: %v", err)
 		}
 	}
-	want := []string{"0:0", "0:1", "0:3", "0:4", "1:0", "1:1", "1:3", "1:4", "2:0", "2:1", "2:3", "2:4"}
-	if got := c.committedValues("t", len(want), 0, 1, 2); !slices.Equal(got, want) {
-		t.Fatalf("read_committed shows %v, want %v", got, want)
+}
+
+// A client whose transaction was lost with its coordinator goes on by aborting it, without being made anew.
+func TestAClientGoesOnAfterItsCoordinatorWasLost(t *testing.T) {
+	for name, level := range levels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTrio(t)
+			c.createTopic("t", 3)
+			cl := c.transactional("2pc.x", level...)
+			ctx := within(t, time.Minute)
+			c.calm()
+			c.insist(cl, "first", 0, 1, 2)
+			if err := cl.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			if err := cl.ProduceSync(ctx, &kgo.Record{Partition: 0, Value: []byte("lost")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			c.votedCoordinator("2pc.x").kill()
+			if err := cl.EndTransaction(ctx, kgo.TryCommit); err == nil {
+				t.Fatal("what its coordinator forgot was committed")
+			}
+			if err := cl.EndTransaction(ctx, kgo.TryAbort); err != nil {
+				t.Fatalf("abort: %v", err)
+			}
+			for i := range 2 {
+				c.insist(cl, fmt.Sprint("next", i), 0, 1, 2)
+			}
+			c.quiet()
+			want := []string{"0:first", "0:next0", "0:next1", "1:first", "1:next0", "1:next1", "2:first", "2:next0", "2:next1"}
+			if got := c.committedValues("t", len(want), 0, 1, 2); !slices.Equal(got, want) {
+				t.Fatalf("read_committed shows %v, want %v", got, want)
+			}
+			c.checkVotes()
+		})
 	}
-	commits := 0
-	for _, how := range c.checkVotes() {
-		if how == "commit-marker" {
-			commits++
-		}
-	}
-	if commits != 4 {
-		t.Fatalf("%d transactions were committed, want 4: %+v", commits, c.allFacts())
+}
+
+func TestOffsetsOfAVotedTransactionCountWhenItCommits(t *testing.T) {
+	for name, level := range levels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTrio(t)
+			c.createTopic("t", 3)
+			c.createTopic("in", 1)
+			c.calm()
+			ctx := within(t, time.Minute)
+			for i := range 6 {
+				if err := c.client().ProduceSync(ctx, &kgo.Record{Topic: "in", Value: []byte(fmt.Sprint(i))}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			session, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
+				kgo.SeedBrokers(c.nodes[0].addr, c.nodes[1].addr, c.nodes[2].addr), kgo.TransactionalID("2pc.pipe"), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"),
+				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.DefaultProduceTopic("t"),
+				kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequireStableFetchOffsets(),
+			}, level...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			for moved, aborted := 0, false; moved < 6; {
+				fetches := session.PollRecords(ctx, 2)
+				if ctx.Err() != nil {
+					t.Fatal(ctx.Err())
+				}
+				records := fetches.Records()
+				if len(records) == 0 {
+					continue
+				}
+				if err := session.Begin(); err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range records {
+					session.Produce(ctx, &kgo.Record{Partition: 1, Value: r.Value}, nil)
+				}
+				ok, err := session.End(ctx, kgo.TransactionEndTry(aborted || moved == 0))
+				if errors.Is(err, kerr.UnknownProducerID) { // leadership moved
+					ok, err = session.End(ctx, kgo.TryAbort)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok {
+					moved += len(records)
+				} else if moved > 0 {
+					aborted = true // the second one is not wanted at first
+				}
+			}
+			if got, want := c.committedValues("t", 6, 1), []string{"1:0", "1:1", "1:2", "1:3", "1:4", "1:5"}; !slices.Equal(got, want) {
+				t.Fatalf("read_committed shows %v, want %v", got, want)
+			}
+			offsets, err := kadm.NewClient(c.client()).FetchOffsets(ctx, "g")
+			if o, _ := offsets.Lookup("in", 0); err != nil || o.At != 6 {
+				t.Fatalf("offset %d, %v", o.At, err)
+			}
+			c.checkVotes()
+		})
 	}
 }
 
@@ -234,10 +385,9 @@ func TestAVotedTransactionOutlivesAKillBetweenAnyTwoSteps(t *testing.T) {
 			t.Parallel()
 			c := newTrio(t)
 			c.createTopic("t", 3)
+			c.calm()
 			cl := c.transactional("2pc.x")
-			if err := transact(within(t, time.Minute), cl, kgo.TryCommit, "first", 0, 1, 2); err != nil {
-				t.Fatal(err)
-			}
+			c.insist(cl, "first", 0, 1, 2)
 			pause(t, step.point, step.nth, c.nodes[:]...)
 			done := make(chan error, 1)
 			go func() { done <- transact(within(t, time.Minute), cl, kgo.TryCommit, "second", 0, 1, 2) }()
@@ -253,10 +403,7 @@ func TestAVotedTransactionOutlivesAKillBetweenAnyTwoSteps(t *testing.T) {
 			victim.start()
 			victim.ready()
 			c.quiet()
-			after := transact(within(t, time.Minute), c.transactional("2pc.x"), kgo.TryCommit, "third", 0, 1, 2)
-			if after != nil {
-				t.Fatalf("the next transaction: %v", after)
-			}
+			c.insist(c.transactional("2pc.x"), "third", 0, 1, 2)
 			c.quiet()
 			got := c.committedValues("t", 6, 0, 1, 2)
 			whole := []string{"0:first", "0:second", "0:third", "1:first", "1:second", "1:third", "2:first", "2:second", "2:third"}
@@ -282,10 +429,9 @@ func TestDoubtLastsUntilACoordinatorIsThere(t *testing.T) {
 			t.Parallel()
 			c := newTrio(t, func(c *trio) { c.votedReplicas = replicas })
 			c.createTopic("t", 3)
+			c.calm()
 			cl := c.transactional("2pc.x")
-			if err := transact(within(t, time.Minute), cl, kgo.TryCommit, "first", 0, 1, 2); err != nil {
-				t.Fatal(err)
-			}
+			c.insist(cl, "first", 0, 1, 2)
 			victim := c.votedCoordinator("2pc.x")
 			pause(t, "voted/after-vote", 1, victim)
 			done := make(chan error, 1)

@@ -88,20 +88,9 @@ func (t *votedTable) apply(id string, value []byte, at, offset int64) {
 
 // note keeps the step for tests.
 func (t *votedTable) note(id string, r twopc.Record, offset int64) {
-	if !t.facts.Keeps() {
-		return
+	if t.facts.Keeps() {
+		t.facts.Add(factOf(id, r, t.topic, t.number, offset))
 	}
-	txn, what := partition.WhatOf(r)
-	f := partition.Fact{ID: id, What: what, Topic: t.topic, Partition: t.number, Index: offset}
-	if !txn.None() {
-		f.Txn = txn.String()
-	}
-	if c, ok := r.(twopc.Committed); ok {
-		for _, m := range c.Members {
-			f.Members = append(f.Members, string(m))
-		}
-	}
-	t.facts.Add(f)
 }
 
 // ledger is what is known of a transactional id.

@@ -283,10 +283,12 @@ func (n *node) openVoted() (*coordinator.Voted, error) {
 
 // votedFacts is what the control port tells of transactions that commit by vote.
 func (n *node) votedFacts() any {
+	d := n.facts.Dump()
+	d.Facts = append(n.voted.Evidence(), d.Facts...)
 	return struct {
 		Node int32 `json:"node"`
 		partition.FactsDump
-	}{n.cfg.flags.ID, n.facts.Dump()}
+	}{n.cfg.flags.ID, d}
 }
 
 // askAgain lets partitions that wait for an outcome ask at once.

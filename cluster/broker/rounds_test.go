@@ -1,0 +1,239 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gopherlog/cluster/coordinator"
+	"gopherlog/cluster/meta"
+	"gopherlog/cluster/partition"
+	"gopherlog/engine/record"
+	"gopherlog/txn/kafkatx"
+	"gopherlog/txn/producer"
+)
+
+// hop is how long anything between two nodes takes; nothing else takes time in the bubble, so what takes k × 2 hops on one node waited for k
+// majorities, one after the other.
+const hop = 20 * time.Millisecond
+
+// settle is longer than anything goes on behind a request.
+const settle = time.Second
+
+// cost is what one transaction took.
+type cost struct {
+	add, produce, end int    // majorities waited for, one after the other: by AddPartitionsToTxn, by the first batches together, by EndTxn
+	opening           uint64 // records of the protocol before EndTxn
+	ending            uint64 // and from EndTxn on, until everything has ended
+}
+
+func (c cost) String() string {
+	return fmt.Sprintf("rounds %d + %d + %d, records %d + %d", c.add, c.produce, c.end, c.opening, c.ending)
+}
+
+// costs of a transaction over p partitions that commits, as docs/decisions has them.
+var costs = []struct {
+	id      string
+	version producer.TransactionVersion
+	of      func(p int) cost
+}{
+	// Verifying at version 0 is answered from memory once a majority confirms that it is the leader's: questions that come while that is under
+	// way share a second confirmation.
+	{"kafka", producer.Version0, func(p int) cost { return cost{1, 1 + min(p, 2), 1, 1 + uint64(min(p, 2)), uint64(p) + 2} }},
+	{"kafka", producer.Version2, func(p int) cost { return cost{0, 2, 1, uint64(p), uint64(p) + 2} }},
+	{"2pc.voted", producer.Version0, func(p int) cost { return cost{1, 1, 2, uint64(p) + 1, 2*uint64(p) + 2} }},
+	{"2pc.voted", producer.Version2, func(p int) cost { return cost{0, 1, 2, uint64(p), 2*uint64(p) + 2} }},
+}
+
+// Both protocols are counted on three real nodes whose only slow thing is the network, in virtual time: how many majorities are waited for one
+// after the other, and how many entries Raft appends beside the data. Coordinator and partitions are led by one node, so that no question
+// between nodes is counted as a round.
+func TestWhatATransactionCostsInRoundsAndRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTrio(t, func(c *trio) { c.bare = true })
+		r := newCounting(t, c)
+		for _, want := range costs {
+			for _, n := range []int{1, 2, 8} {
+				id := r.idOf(want.id)
+				who := r.init(id)
+				var got cost
+				for range 2 { // the second and later ones of an epoch
+					got, who = r.transact(id, who, want.version, r.parts[:n])
+				}
+				if got != want.of(n) {
+					t.Errorf("%s, version %d, %d partitions: %v, want %v", want.id, want.version, n, got, want.of(n))
+				}
+			}
+		}
+		c.checkVotes()
+		for _, n := range c.nodes {
+			n.stop()
+		}
+	})
+}
+
+// counting is one node's view of the cluster.
+type counting struct {
+	t     *testing.T
+	c     *trio
+	node  *trioNode
+	parts []*partition.Partition // led by node
+	ids   int
+	next  map[string]int32 // sequence of a producer's next batch in a partition
+}
+
+func newCounting(t *testing.T, c *trio) *counting {
+	r := &counting{t: t, c: c, node: c.nodes[0], next: map[string]int32{}}
+	_, err := r.node.ctl.CreateTopics(within(t, time.Minute), []meta.TopicSpec{{Name: "t", Partitions: 30, ReplicationFactor: 3}}, false)
+	r.must(err)
+	for _, id := range []string{"kafka", "2pc.voted"} {
+		_, _, err := r.node.txns.Find(within(t, time.Minute), id)
+		r.must(err)
+	}
+	time.Sleep(5 * time.Second) // preferred leaders everywhere
+	for i := range int32(30) {
+		if p, err := r.node.parts.Get("t", i); err == nil && r.leads(p) {
+			r.parts = append(r.parts, p)
+		}
+	}
+	if len(r.parts) < 8 {
+		t.Fatalf("node 1 leads %d partitions", len(r.parts))
+	}
+	for a := range c.nodes {
+		for b := range c.nodes {
+			if a != b {
+				c.net.Delay(c.nodes[a].id, c.nodes[b].id, hop)
+			}
+		}
+	}
+	return r
+}
+
+func (r *counting) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *counting) leads(p *partition.Partition) bool {
+	_, _, ready := p.Leader()
+	return ready
+}
+
+// idOf is a transactional id that begins so and whose shard the node leads.
+func (r *counting) idOf(prefix string) string {
+	topic := coordinator.TransactionsTopic
+	if strings.HasPrefix(prefix, "2pc.") {
+		topic = coordinator.VotedTopic
+	}
+	for ; ; r.ids++ {
+		id := fmt.Sprint(prefix, r.ids)
+		if p, err := r.node.parts.Get(topic, coordinator.ShardOf(id, 16)); err == nil && r.leads(p) {
+			r.ids++
+			return id
+		}
+	}
+}
+
+// rounds is how many majorities something waited for.
+func (r *counting) rounds(what string, do func(done func())) int {
+	r.t.Helper()
+	start, c := time.Now(), make(chan bool, 1)
+	do(func() { c <- true })
+	<-c
+	took := time.Since(start)
+	if took%(2*hop) > hop/10 {
+		r.t.Errorf("%s took %v, no multiple of %v", what, took, 2*hop)
+	}
+	return int(took / (2 * hop))
+}
+
+// entries is how many entries Raft has appended to all groups.
+func (r *counting) entries() (sum uint64) {
+	for _, p := range r.node.parts.All() {
+		sum += p.Status().LastIndex
+	}
+	return sum
+}
+
+func (r *counting) init(id string) (who kafkatx.Answer) {
+	c := make(chan kafkatx.Answer, 1)
+	e := kafkatx.InitProducerID{ProducerID: kafkatx.None, Epoch: kafkatx.None, Timeout: time.Minute}
+	r.node.txns.InitProducerID(id, e, func(a kafkatx.Answer) { c <- a })
+	who = <-c
+	if who.Code != kafkatx.OK {
+		r.t.Fatalf("InitProducerId: %v", who)
+	}
+	return who
+}
+
+// transact runs a transaction with a batch in each partition.
+func (r *counting) transact(id string, who kafkatx.Answer, version producer.TransactionVersion, parts []*partition.Partition) (cost, kafkatx.Answer) {
+	r.t.Helper()
+	var out cost
+	time.Sleep(settle)
+	before := r.entries()
+	if version < producer.Version2 {
+		e := kafkatx.AddPartitions{ProducerID: who.ProducerID, Epoch: who.Epoch}
+		for _, p := range parts {
+			e.Partitions = append(e.Partitions, kafkatx.Partition{Topic: p.Topic(), Number: p.Number()})
+		}
+		out.add = r.rounds("AddPartitionsToTxn", func(done func()) {
+			r.node.txns.AddPartitions(id, e, func(a kafkatx.Answer) {
+				if a.Code != kafkatx.OK {
+					r.t.Errorf("AddPartitionsToTxn: %v", a)
+				}
+				done()
+			})
+		})
+	}
+	out.produce = r.rounds("Produce", func(done func()) {
+		left := make(chan bool, len(parts))
+		for _, p := range parts {
+			r.send(p, id, who, version, func() { left <- true })
+		}
+		go func() {
+			for range parts {
+				<-left
+			}
+			done()
+		}()
+	})
+	time.Sleep(settle)
+	out.opening = r.entries() - before - uint64(len(parts))
+	before = r.entries()
+	end := kafkatx.EndTxn{ProducerID: who.ProducerID, Epoch: who.Epoch, Commit: true, Version: kafkatx.Version(version)}
+	out.end = r.rounds("EndTxn", func(done func()) {
+		r.node.txns.EndTxn(id, end, func(a kafkatx.Answer) {
+			if a.Code != kafkatx.OK {
+				r.t.Errorf("EndTxn: %v", a)
+			}
+			if version >= producer.Version2 {
+				who = a
+			}
+			done()
+		})
+	})
+	time.Sleep(settle)
+	out.ending = r.entries() - before
+	return out, who
+}
+
+func (r *counting) send(p *partition.Partition, id string, who kafkatx.Answer, version producer.TransactionVersion, done func()) {
+	key := fmt.Sprint(p.Number(), " ", who.ProducerID, " ", who.Epoch)
+	b := record.Builder{Transactional: true, Producer: &record.Producer{ID: who.ProducerID, Epoch: who.Epoch, Sequence: r.next[key]}}
+	r.next[key]++
+	b.Append(record.Record{Value: []byte(id)})
+	p.Append(&partition.AppendRequest{
+		Batch: b.Finish(), Acks: partition.AcksAll, TransactionalID: id, Version: version, Deadline: time.Now().Add(time.Minute),
+		Done: func(a partition.AppendResult) {
+			if a.Err != nil {
+				r.t.Errorf("append: %v", a.Err)
+			}
+			done()
+		},
+	})
+}
