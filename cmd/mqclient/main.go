@@ -1,4 +1,4 @@
-// Command mqclient produces and consumes records, and looks after topics, groups and the cluster, from the shell.
+// Command mqclient produces and consumes records, and looks after topics, groups, transactions and the cluster, from the shell.
 //
 // It speaks Kafka's protocol through franz-go and knows nothing of GopherLog's insides: it works with any Kafka.
 package main
@@ -19,7 +19,7 @@ import (
 
 const (
 	name  = "mqclient"
-	about = "Produce, consume, and look after topics, groups and the cluster.\n\nExit codes: 1 the cluster refused, 2 wrong flags, 3 the cluster cannot be reached."
+	about = "Produce, consume, and look after topics, groups, transactions and the cluster.\n\nExit codes: 1 the cluster refused, 2 wrong flags, 3 the cluster cannot be reached."
 )
 
 // grammar is the command line. Flags of the whole program may stand anywhere.
@@ -33,6 +33,7 @@ type grammar struct {
 	Consume            consumeCmd                   `cmd:"" help:"Read records of a topic up to its present end, or on with -follow."`
 	Topic              topicCmds                    `cmd:"" help:"Create, list, describe and delete topics."`
 	Group              groupCmds                    `cmd:"" help:"List, describe, reset and delete consumer groups."`
+	Txn                txnCmds                      `cmd:"" help:"List and describe transactional ids; find and abort transactions that hang."`
 	Cluster            clusterCmds                  `cmd:"" help:"Look at the cluster, and decide after a power loss."`
 	Version            kong.VersionFlag             `help:"Print the version and exit."`
 	InstallCompletions kongplete.InstallCompletions `cmd:"" help:"Install completion for your shell."`

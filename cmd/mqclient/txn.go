@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"gopherlog/cmd/internal/cli"
+)
+
+type txnCmds struct {
+	List        txnList        `cmd:"" help:"List transactional ids: state, producer, how long a transaction is open."`
+	Describe    txnDescribe    `cmd:"" help:"Show a transactional id and the partitions of its transaction."`
+	FindHanging txnFindHanging `cmd:"" help:"Find transactions that are open in a partition and that no coordinator will end."`
+	Abort       txnAbort       `cmd:"" help:"Abort the open transaction of a transactional id and shut its producer out, or with -topic and -offset a hanging one in a partition."`
+}
+
+type txnList struct {
+	State  []string      `help:"Only ids in these states, as in Ongoing,PrepareCommit." placeholder:"STATE"`
+	Longer time.Duration `help:"Only transactions that are open for longer." placeholder:"DURATION"`
+	Match  string        `help:"Only ids that match the whole of this regular expression." placeholder:"REGEXP"`
+}
+
+// txnLine is one transactional id of a list.
+type txnLine struct {
+	ID          string  `json:"transactional_id"`
+	State       string  `json:"state"`
+	Producer    int64   `json:"producer_id"`
+	Epoch       int16   `json:"epoch"`
+	Partitions  int     `json:"partitions"`
+	Open        float64 `json:"open_seconds"` // -1: no transaction is open
+	Coordinator int32   `json:"coordinator"`
+}
+
+// Run prints one line per transactional id.
+func (c *txnList) Run(s *session) error {
+	match, err := regexp.Compile("^(?:" + c.Match + ")$")
+	if err != nil {
+		return cli.Usage(fmt.Errorf("-match %s: %w", c.Match, err))
+	}
+	admin, err := s.admin()
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	ctx, cancel := s.limit()
+	defer cancel()
+	var listed kadm.ListedTransactions
+	err = coordinated(ctx, func() error { listed, err = admin.ListTransactions(ctx, nil, c.State); return err })
+	if err != nil {
+		return refused("list transactions", err, "")
+	}
+	ids := slices.DeleteFunc(listed.TransactionalIDs(), func(id string) bool { return c.Match != "" && !match.MatchString(id) })
+	described := kadm.DescribedTransactions{}
+	if len(ids) > 0 {
+		if described, err = admin.DescribeTransactions(ctx, ids...); err != nil {
+			return refused("describe transactions", err, "")
+		}
+	}
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	if !s.json {
+		fmt.Fprintln(w, "TRANSACTIONAL ID\tSTATE\tPRODUCER\tPARTITIONS\tOPEN FOR\tCOORDINATOR")
+	}
+	now := time.Now()
+	for _, id := range ids {
+		d := described[id]
+		if d.Err != nil {
+			continue // gone meanwhile, or its coordinator is: the next list tells
+		}
+		line := lineOf(d, now)
+		if c.Longer > 0 && line.Open <= c.Longer.Seconds() {
+			continue
+		}
+		if s.json {
+			if err := s.printJSON(line); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d:%d\t%d\t%s\t%d\n", line.ID, line.State, line.Producer, line.Epoch, line.Partitions, age(line.Open), line.Coordinator)
+	}
+	return w.Flush()
+}
+
+func lineOf(d kadm.DescribedTransaction, now time.Time) txnLine {
+	line := txnLine{ID: d.TxnID, State: d.State, Producer: d.ProducerID, Epoch: d.ProducerEpoch, Open: -1, Coordinator: d.Coordinator}
+	for _, t := range d.Topics {
+		line.Partitions += len(t)
+	}
+	if d.StartTimestamp >= 0 && unfinished(d.State) {
+		line.Open = max(0, now.Sub(time.UnixMilli(d.StartTimestamp)).Seconds())
+	}
+	return line
+}
+
+// unfinished says that a transaction is open, or decided and still ending.
+func unfinished(state string) bool {
+	switch state {
+	case "Empty", "CompleteCommit", "CompleteAbort", "Dead":
+		return false
+	}
+	return true
+}
+
+// age is a number of seconds for people; below zero it means nothing.
+func age(seconds float64) string {
+	if seconds < 0 {
+		return "-"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(10 * time.Millisecond).String()
+}
+
+// txnName is the transactional id of a command, given with -id or as an argument.
+type txnName struct {
+	Name string `arg:"" optional:"" name:"name" help:"The transactional id."`
+	ID   string `name:"id" help:"The transactional id, instead of the argument." placeholder:"ID"`
+}
+
+func (n txnName) get() (string, error) {
+	switch {
+	case n.Name != "" && n.ID != "" && n.Name != n.ID:
+		return "", cli.Usage(fmt.Errorf("two transactional ids are given, %s and %s: give one", n.Name, n.ID))
+	case n.Name != "":
+		return n.Name, nil
+	case n.ID != "":
+		return n.ID, nil
+	}
+	return "", cli.Usage(errors.New("which transactional id? give it, as in -id billing-1"))
+}
+
+type txnDescribe struct{ txnName }
+
+// txnDetail is a transactional id in full.
+type txnDetail struct {
+	txnLine
+	Timeout float64  `json:"timeout_seconds"`
+	Topics  []string `json:"topics"` // topic and partitions
+}
+
+// Run prints the transactional id.
+func (c *txnDescribe) Run(s *session) error {
+	id, err := c.get()
+	if err != nil {
+		return err
+	}
+	admin, err := s.admin()
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	d, err := s.transaction(admin, id)
+	if err != nil {
+		return err
+	}
+	out := txnDetail{txnLine: lineOf(d, time.Now()), Timeout: float64(d.TimeoutMillis) / 1000, Topics: []string{}}
+	for _, t := range d.Topics.Sorted() {
+		out.Topics = append(out.Topics, fmt.Sprintf("%s[%s]", t.Topic, joined(t.Partitions)))
+	}
+	if s.json {
+		return s.printJSON(out)
+	}
+	fmt.Fprintf(s.out, "%s: %s, producer %d epoch %d, timeout %s, coordinator %d\n", id, out.State, out.Producer, out.Epoch,
+		time.Duration(d.TimeoutMillis)*time.Millisecond, out.Coordinator)
+	if out.Open >= 0 {
+		fmt.Fprintf(s.out, "open for %s, in %d partition(s): %s\n", age(out.Open), out.Partitions, strings.Join(out.Topics, " "))
+	}
+	return nil
+}
+
+// transaction asks a transactional id's coordinator about it.
+func (s *session) transaction(admin *kadm.Client, id string) (d kadm.DescribedTransaction, err error) {
+	ctx, cancel := s.limit()
+	defer cancel()
+	err = coordinated(ctx, func() error {
+		all, err := admin.DescribeTransactions(ctx, id)
+		if d = all[id]; err == nil {
+			err = d.Err
+		}
+		return err
+	})
+	if errors.Is(err, kerr.TransactionalIDNotFound) {
+		return d, fmt.Errorf("describe %s: there is no such transactional id", id)
+	}
+	if err != nil {
+		return d, refused("describe "+id, err, "")
+	}
+	return d, nil
+}
