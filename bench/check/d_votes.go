@@ -1,82 +1,122 @@
 package check
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
-// Votes is what coordinators and participants of voted commits wrote down, gathered from all nodes.
+// Votes is what coordinators and participants of voted commits wrote down, gathered from all nodes. A node tells what it applied since it
+// started, in order, and may have dropped the oldest: what it does not tell is only taken for absent where it tells what came before.
 type Votes struct {
-	facts   map[factKey]Fact
-	nodes   map[int]bool
-	missing []string // why what is not there may have been
+	txns   map[[2]string]*voted // by transactional id and transaction
+	shards map[string]bool      // transactional ids of which a coordinator's log was read
+	told   int                  // answers
+	facts  int
+	over   bool
+	silent []int
 }
 
-// A Fact is one record that a node applied: of the coordinator (committed) or of a participant (opened, promised, skipped, commit-marker,
-// abort-marker). Every replica tells it, so that facts of a node that is gone are found at the others.
+// A Fact is one record that a node applied: of the coordinator (raised, begun, committed, finished) or of a participant (opened, promised,
+// skipped, commit-marker, abort-marker). Every replica tells it, so that facts of a node that is gone are found at the others.
 type Fact struct {
-	ID        string   `json:"id"`  // transactional id
-	Txn       string   `json:"txn"` // producer id, epoch and number, as the broker writes them
-	What      string   `json:"what"`
-	Topic     string   `json:"topic"`
-	Partition int32    `json:"partition"`
-	Index     uint64   `json:"index"`
-	Members   []string `json:"members"`
+	ID        string `json:"id"`  // transactional id
+	Txn       string `json:"txn"` // producer id, epoch and number, as the broker writes them
+	What      string `json:"what"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Index     int64  `json:"index"`
 }
 
-type factKey struct {
-	topic     string
-	partition int32
-	index     uint64
-	id, txn   string
-	what      string
-}
-
-// maxFacts bounds what is kept.
+// maxFacts bounds what is read.
 const maxFacts = 1 << 22
 
 // Add takes a node's answer to GET /voted.
 func (v *Votes) Add(body []byte) error {
-	var told struct {
-		Node    int    `json:"node"`
-		Dropped int64  `json:"dropped"`
-		Facts   []Fact `json:"facts"`
+	var answer struct {
+		Facts []Fact `json:"facts"`
 	}
-	if err := json.Unmarshal(body, &told); err != nil {
+	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("check: votes: %w", err)
 	}
-	if v.facts == nil {
-		v.facts, v.nodes = map[factKey]Fact{}, map[int]bool{}
+	if v.txns == nil {
+		v.txns, v.shards = map[[2]string]*voted{}, map[string]bool{}
 	}
-	v.nodes[told.Node] = true
-	if told.Dropped > 0 {
-		v.missing = append(v.missing, fmt.Sprintf("node %d dropped %d facts", told.Node, told.Dropped))
-	}
-	for _, f := range told.Facts {
-		if len(v.facts) >= maxFacts {
-			v.missing = append(v.missing, fmt.Sprintf("more than %d facts", maxFacts))
+	v.told++
+	for _, f := range answer.Facts {
+		if v.facts++; v.facts > maxFacts {
+			v.over = true
 			break
 		}
-		v.facts[factKey{f.Topic, f.Partition, f.Index, f.ID, f.Txn, f.What}] = f
+		v.add(f)
 	}
 	return nil
 }
 
-// Silent says that a node did not answer.
-func (v *Votes) Silent(node int) {
-	v.missing = append(v.missing, fmt.Sprintf("node %d did not answer", node))
+func (v *Votes) add(f Fact) {
+	switch f.What {
+	case "raised", "begun", "committed", "finished":
+		v.shards[f.ID] = true
+		if f.What == "raised" {
+			return
+		}
+	}
+	key := [2]string{f.ID, f.Txn}
+	t := v.txns[key]
+	if t == nil {
+		t = &voted{id: f.ID, txn: f.Txn, places: map[place]*ended{}}
+		v.txns[key] = t
+	}
+	if f.What == "committed" {
+		t.decided = true
+	}
+	t.at(place{f.Topic, f.Partition}).add(f, v.told)
 }
+
+// Silent says that a node did not answer.
+func (v *Votes) Silent(node int) { v.silent = append(v.silent, node) }
 
 // voted is one transaction as it is written down.
 type voted struct {
-	id, txn           string
-	decided, begun    bool
-	promised          map[place]bool
-	commits, aborts   map[place]int
-	skipped           map[place]bool
-	finished, aborted bool
+	id, txn string
+	decided bool
+	places  map[place]*ended
+}
+
+func (t *voted) at(p place) *ended {
+	e := t.places[p]
+	if e == nil {
+		e = &ended{commits: map[int64]bool{}, aborts: map[int64]bool{}}
+		t.places[p] = e
+	}
+	return e
+}
+
+// ended is what became of a transaction at one participant.
+type ended struct {
+	promised, skipped bool
+	commits, aborts   map[int64]bool // markers, by their place in the Raft log
+	opener            int            // the answer that last told of its first batch
+	whole             bool           // one answer tells of its first batch and of its commit: what it does not tell of in between was not there
+}
+
+func (e *ended) add(f Fact, answer int) {
+	switch f.What {
+	case "opened":
+		e.opener = answer
+	case "promised":
+		e.promised = true
+	case "skipped":
+		e.skipped = true
+	case "commit-marker":
+		e.commits[f.Index] = true
+		e.whole = e.whole || e.opener == answer
+	case "abort-marker":
+		e.aborts[f.Index] = true
+	}
 }
 
 type place struct {
@@ -86,133 +126,100 @@ type place struct {
 
 func (p place) String() string { return fmt.Sprintf("%s/%d", p.topic, p.partition) }
 
-// judgeVotes is rules D1 to D6. What is seen is seen whatever is missing; that something is absent is only believed of a whole record.
+// judgeVotes is rules D1 to D6.
 func judgeVotes(found map[string]*finding, v *Votes) {
-	f := map[string]*finding{}
-	for _, id := range []string{"D1", "D2", "D3", "D4", "D5", "D6"} {
-		f[id] = &finding{}
-		found[id] = f[id]
-	}
 	why := ""
 	switch {
 	case v == nil:
 		why = "the brokers' record of votes and decisions was not read"
-	case len(v.facts) == 0:
+	case len(v.txns) == 0 && len(v.silent) > 0:
+		why = fmt.Sprintf("of the nodes, %d did not tell of votes and decisions", len(v.silent))
+	case len(v.txns) == 0:
 		why = "no broker wrote a vote or a decision down"
-	case len(v.missing) > 0:
-		why = "the record of votes and decisions is not whole: " + v.missing[0]
+	case v.over:
+		why = fmt.Sprintf("the brokers told of more than %d votes and decisions", maxFacts)
 	}
-	for _, x := range f {
-		x.missing = why
+	f := map[string]*finding{}
+	for _, id := range []string{"D1", "D2", "D3", "D4", "D5", "D6"} {
+		f[id] = &finding{missing: why}
+		found[id] = f[id]
 	}
 	if v == nil {
 		return
 	}
-	for _, t := range v.transactions() {
-		t.judge(f, why != "")
+	for _, key := range slices.SortedFunc(maps.Keys(v.txns), compareKeys) {
+		v.txns[key].judge(f, v.shards[key[0]])
 	}
 }
 
-func (v *Votes) transactions() []*voted {
-	all := map[[2]string]*voted{}
-	for _, f := range v.facts {
-		t := all[[2]string{f.ID, f.Txn}]
-		if t == nil {
-			t = &voted{id: f.ID, txn: f.Txn, promised: map[place]bool{}, commits: map[place]int{}, aborts: map[place]int{}, skipped: map[place]bool{}}
-			all[[2]string{f.ID, f.Txn}] = t
-		}
-		p := place{f.Topic, f.Partition}
-		switch f.What {
-		case "committed":
-			t.decided = true
-		case "promised":
-			t.promised[p] = true
-		case "skipped":
-			t.skipped[p] = true
-		case "commit-marker":
-			t.commits[p]++
-		case "abort-marker":
-			t.aborts[p]++
-		}
-	}
-	list := slices.Collect(maps.Values(all))
-	slices.SortFunc(list, func(a, b *voted) int {
-		if a.id != b.id {
-			return compareText(a.id, b.id)
-		}
-		return compareText(a.txn, b.txn)
-	})
-	return list
+func compareKeys(a, b [2]string) int {
+	return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1]))
 }
 
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-// judge counts one transaction; partial says that facts may be missing.
-func (t *voted) judge(f map[string]*finding, partial bool) {
+// judge counts one transaction; known says that its coordinator's log was read.
+func (t *voted) judge(f map[string]*finding, known bool) {
 	tell := func(id string, p place, what string) {
 		f[id].add("", func() Example {
 			return Example{Topic: p.topic, Partition: p.partition, Offset: -1, Producer: -1, What: fmt.Sprintf("%s, transaction %s: %s", t.id, t.txn, what), Seconds: -1}
 		})
 	}
-	if len(t.commits)+len(t.aborts) > 0 || t.decided {
+	places := slices.SortedFunc(maps.Keys(t.places), func(a, b place) int {
+		return cmp.Or(strings.Compare(a.topic, b.topic), int(a.partition-b.partition))
+	})
+	var committed, aborted, both []place
+	for _, p := range places {
+		e := t.places[p]
+		switch {
+		case len(e.commits) > 0 && len(e.aborts) > 0:
+			both = append(both, p)
+		case len(e.commits) > 0:
+			committed = append(committed, p)
+		case len(e.aborts) > 0:
+			aborted = append(aborted, p)
+		}
+		t.participant(f, tell, p, e, known)
+	}
+	if t.decided || len(committed)+len(aborted)+len(both) > 0 {
 		f["D1"].of++
 		f["D4"].of++
 	}
-	t.outcomes(f, tell)
-	for p := range t.promised {
-		f["D2"].of++
-		if t.commits[p]+t.aborts[p] == 0 && !t.skipped[p] && !partial {
-			tell("D2", p, "promised, and no outcome came")
-		}
-	}
-	for p := range t.commits {
-		f["D5"].of++
-		f["D6"].of++
-		if !t.promised[p] && !partial {
-			tell("D5", p, "committed without a promise")
-		}
-		if !t.decided && !partial {
-			tell("D6", p, "committed, and no coordinator decided it")
-		}
+	switch {
+	case len(both) > 0:
+		tell("D4", both[0], "committed and aborted here")
+	case len(aborted) > 0 && len(committed) > 0:
+		tell("D1", aborted[0], "aborted here, and committed at "+committed[0].String())
+	case len(aborted) > 0 && t.decided:
+		tell("D4", aborted[0], "decided to be committed, and aborted here")
 	}
 }
 
-// outcomes is rules D1, D3 and D4.
-func (t *voted) outcomes(f map[string]*finding, tell func(string, place, string)) {
-	both := false
-	for _, m := range []map[place]int{t.commits, t.aborts} {
-		for p, n := range m {
-			f["D3"].of++
-			if n > 1 {
-				tell("D3", p, fmt.Sprintf("its outcome was applied %d times", n))
-			}
+// participant is rules D2, D3, D5 and D6.
+func (t *voted) participant(f map[string]*finding, tell func(string, place, string), p place, e *ended, known bool) {
+	if e.promised {
+		f["D2"].of++
+		if len(e.commits)+len(e.aborts) == 0 && !e.skipped {
+			tell("D2", p, "promised, and no outcome came")
 		}
 	}
-	for p := range t.commits {
-		if t.aborts[p] > 0 {
-			both = true
-			tell("D4", p, "committed and aborted here")
+	if n := len(e.commits) + len(e.aborts); n > 0 {
+		f["D3"].of++
+		if len(e.commits) > 1 || len(e.aborts) > 1 {
+			tell("D3", p, fmt.Sprintf("its outcome was applied %d times", n))
 		}
 	}
-	if both {
+	if len(e.commits) == 0 {
 		return
 	}
-	for p := range t.aborts {
-		switch {
-		case len(t.commits) > 0:
-			tell("D1", p, "aborted here, and committed elsewhere")
-			return
-		case t.decided:
-			tell("D4", p, "decided to be committed, and aborted here")
-			return
+	if e.promised || e.whole {
+		f["D5"].of++
+		if !e.promised {
+			tell("D5", p, "committed without a promise")
+		}
+	}
+	if t.decided || known {
+		f["D6"].of++
+		if !t.decided {
+			tell("D6", p, "committed, and no coordinator decided it")
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // ballot is what three nodes wrote down of voted transactions: every participant's facts at all replicas. Tests bend it.
 type ballot struct {
 	facts []Fact
-	index uint64
+	index int64
 }
 
 func (b *ballot) tell(id, txn, what, topic string, partition int32) {
@@ -127,12 +127,9 @@ func TestEveryPlantedFaultOfAVoteIsCaughtByItsRule(t *testing.T) {
 }
 
 func TestAVoteThatIsNotWholeProvesNoAbsence(t *testing.T) {
-	b := fairVote()
-	i := b.find(t, "t5.0/7:5", "promised")
-	b.facts = slices.Delete(b.facts, i, i+1)
-	silent := b.votes(t)
+	silent := &Votes{}
 	silent.Silent(2)
-	for name, votes := range map[string]*Votes{"never read": nil, "nothing written down": {}, "a silent node": silent} {
+	for name, votes := range map[string]*Votes{"never read": nil, "nothing written down": {}, "silent nodes": silent} {
 		o := strictTxns()
 		o.Guarantee, o.Votes = twoPhaseCommit, votes
 		for _, r := range perfectTxns().judge(t, o).Rules {
@@ -141,11 +138,28 @@ func TestAVoteThatIsNotWholeProvesNoAbsence(t *testing.T) {
 			}
 		}
 	}
-	b.tell("2pc.t", "t5.0/7:5", "abort-marker", "in", 1) // what is seen is seen
-	seen := b.votes(t)
-	seen.Silent(2)
+
+	b := fairVote()
+	const txn = "t5.0/7:5"
+	b.facts = slices.DeleteFunc(b.facts, func(f Fact) bool { // every node began to keep facts after these
+		return f.Txn == txn && (f.What == "opened" || f.What == "promised")
+	})
 	o := strictTxns()
-	o.Guarantee, o.Votes = twoPhaseCommit, seen
+	o.Guarantee, o.Votes = twoPhaseCommit, b.votes(t)
+	if v := perfectTxns().judge(t, o); v.Status != Pass || rule(t, v, "D5").Denominator == rule(t, v, "D6").Denominator {
+		t.Errorf("%s %q", v.Status, v.Reasons)
+	}
+
+	b = fairVote()
+	b.facts = slices.DeleteFunc(b.facts, func(f Fact) bool { return f.What == "committed" }) // no coordinator's log could be read
+	o.Votes = b.votes(t)
+	if v := perfectTxns().judge(t, o); v.Status != Pass || rule(t, v, "D6").Status != NotChecked {
+		t.Errorf("%s %q", v.Status, v.Reasons)
+	}
+
+	b.tell("2pc.t", txn, "abort-marker", "in", 1) // what is seen is seen
+	o.Votes = b.votes(t)
+	o.Votes.Silent(2)
 	if r := rule(t, perfectTxns().judge(t, o), "D4"); r.Status != Violated {
 		t.Errorf("%+v", r)
 	}

@@ -156,7 +156,7 @@ func limitsOf(r *result.Run) []string {
 	}
 	for _, c := range m.Cells {
 		if c.Absent != "" {
-			out = append(out, fmt.Sprintf("%s: %s was not run: %s.", m.Scenario.Name, look(c.Guarantee).Label, strings.TrimSuffix(c.Absent, ".")))
+			out = append(out, fmt.Sprintf("%s: %s was not run: %s.", m.Scenario.Name, look(c.Guarantee).Label, strings.TrimSuffix(strings.TrimPrefix(c.Absent, notApplicable), ".")))
 		}
 	}
 	out = append(out, keptLimits(r)...)

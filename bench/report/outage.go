@@ -205,7 +205,7 @@ func (s *set) safety() ledger {
 		for _, col := range l.Columns {
 			cell := judge(groups[col][g])
 			if why := absent[g]; why != "" && len(groups[col][g]) == 0 {
-				cell.Text = "not applicable: " + why
+				cell.Text = notApplicable + strings.TrimPrefix(why, notApplicable)
 			}
 			row.Cells = append(row.Cells, cell)
 		}
@@ -214,7 +214,10 @@ func (s *set) safety() ledger {
 	return l
 }
 
-const noFault = "no fault"
+const (
+	noFault       = "no fault"
+	notApplicable = "not applicable: "
+)
 
 func faultColumn(t result.Trial) string {
 	if len(t.Faults) == 0 {
