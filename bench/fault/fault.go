@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,10 @@ type Env struct {
 	Roles     target.Roles
 	Net       Network
 	NetReason string
+	// Coordinator names the node that coordinates the trial's transactions ("txn") or its first group ("group"); nil: the trial has none.
+	Coordinator func(ctx context.Context, of string) (int32, error)
+	// Worker lets a fault befall a member of the trial's first group; nil: it has none.
+	Worker func(ctx context.Context, n int, kind string, d time.Duration) (proof string, err error)
 
 	parted atomic.Bool // a network partition is in effect
 }
@@ -52,8 +57,10 @@ func New(kind, shape string) (Fault, error) {
 		return &pause{}, nil
 	case kind == "partition" && shape == "isolate":
 		return &isolate{}, nil
+	case kind == "partition" && shape == "halves":
+		return &halves{}, nil
 	case kind == "partition":
-		return nil, fmt.Errorf("a network partition of shape %q is not supported yet: use isolate", shape)
+		return nil, fmt.Errorf("a network partition of shape %q is not supported yet: use isolate or halves", shape)
 	case shape != "":
 		return nil, fmt.Errorf("a fault of kind %q has no shape", kind)
 	}
@@ -63,22 +70,29 @@ func New(kind, shape string) (Fault, error) {
 // Selector names the nodes that a fault hits; it is resolved when the fault
 // starts, because leaders move.
 type Selector struct {
-	Role      string // leader | follower | node | all
+	Role      string // leader | follower | node | all | txn_coordinator | group_coordinator | worker
 	Topic     string
 	Partition int32
 	Node      int
+	Worker    int // counted from 0
 }
 
 var (
 	roleForm = regexp.MustCompile(`^(leader|follower)\(([A-Za-z0-9._-]+)/(\d+)\)$`)
 	nodeForm = regexp.MustCompile(`^node\((\d+)\)$`)
+	workForm = regexp.MustCompile(`^worker\((\d+)\)$`)
 )
 
 // ParseSelector reads leader(topic/partition), follower(topic/partition),
-// node(n) or all.
+// node(n), worker(n), txn_coordinator, group_coordinator or all.
 func ParseSelector(s string) (Selector, error) {
-	if s == "all" {
-		return Selector{Role: "all"}, nil
+	switch s {
+	case "all", txnCoordinator, groupCoordinator:
+		return Selector{Role: s}, nil
+	}
+	if m := workForm.FindStringSubmatch(s); m != nil {
+		n, err := strconv.Atoi(m[1])
+		return Selector{Role: "worker", Worker: n}, err
 	}
 	if m := nodeForm.FindStringSubmatch(s); m != nil {
 		n, err := strconv.Atoi(m[1])
@@ -88,8 +102,14 @@ func ParseSelector(s string) (Selector, error) {
 		p, err := strconv.ParseInt(m[3], 10, 32)
 		return Selector{Role: m[1], Topic: m[2], Partition: int32(p)}, err
 	}
-	return Selector{}, fmt.Errorf("%q names no target: use leader(topic/partition), follower(topic/partition), node(n) or all", s)
+	return Selector{}, fmt.Errorf("%q names no target: use leader(topic/partition), follower(topic/partition), node(n), worker(n), txn_coordinator, group_coordinator or all", s)
 }
+
+// Targets that are looked up with the brokers when the fault begins.
+const (
+	txnCoordinator   = "txn_coordinator"
+	groupCoordinator = "group_coordinator"
+)
 
 // Resolve returns the ids of the nodes that the selector means now.
 func (s Selector) Resolve(ctx context.Context, env *Env) ([]int, error) {
@@ -106,6 +126,12 @@ func (s Selector) Resolve(ctx context.Context, env *Env) ([]int, error) {
 			return nil, fmt.Errorf("there is no node(%d): the target has %d", s.Node, len(nodes))
 		}
 		return []int{s.Node}, nil
+	case txnCoordinator, groupCoordinator:
+		if env.Coordinator == nil {
+			return nil, fmt.Errorf("the trial has nothing that %s would be for", s.Role)
+		}
+		id, err := env.Coordinator(ctx, strings.TrimSuffix(s.Role, "_coordinator"))
+		return []int{int(id)}, err
 	}
 	leader, err := target.Leader(ctx, env.Roles, s.Topic, s.Partition)
 	if err != nil {

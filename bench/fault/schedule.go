@@ -12,6 +12,8 @@ type Plan struct {
 	Kind, Shape, Target string
 	At                  time.Duration // after the start of the trial's clock
 	For                 time.Duration // 0: until the end
+	Failpoint           string        // not empty: the fault happens when the target passes this point for the Hit-th time after At
+	Hit                 int64
 }
 
 // Run injects and heals every planned fault at its time after start, each in
@@ -38,6 +40,9 @@ func one(ctx context.Context, env *Env, start time.Time, p Plan, observe func(Ev
 		}
 	}
 	f, err := New(p.Kind, p.Shape)
+	if sel, wrong := ParseSelector(p.Target); wrong == nil && sel.Role == "worker" {
+		f = &strike{kind: p.Kind, worker: sel.Worker, length: p.For}
+	}
 	if err == nil && sleepUntil(ctx, e.Planned) {
 		err = inject(ctx, env, f, p, &e)
 	} else if err == nil {
@@ -73,8 +78,21 @@ func inject(ctx context.Context, env *Env, f Fault, p Plan, e *Event) error {
 	if err != nil {
 		return err
 	}
-	if e.Nodes, err = sel.Resolve(ctx, env); err != nil {
-		return err
+	if sel.Role != "worker" {
+		if e.Nodes, err = sel.Resolve(ctx, env); err != nil {
+			return err
+		}
+	}
+	if p.Failpoint != "" {
+		passed, err := awaitPoint(ctx, env, e.Nodes, p)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if e.Proof != "" {
+				e.Proof = passed + "; " + e.Proof
+			}
+		}()
 	}
 	e.Injected = time.Now()
 	if e.Proof, err = f.Inject(ctx, env, e.Nodes); err != nil {

@@ -17,6 +17,8 @@ type gate struct {
 	cut   bool
 	conns map[*gatedConn]struct{}
 	tls   *tls.Config // nil: plain text
+
+	source string // local address; "": any
 }
 
 func newGate() *gate { return &gate{conns: map[*gatedConn]struct{}{}} }
@@ -78,6 +80,9 @@ func (g *gate) dial(ctx context.Context, network, host string) (net.Conn, error)
 		return nil, err
 	}
 	d := net.Dialer{Timeout: dialTimeout}
+	if g.source != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(g.source)}
+	}
 	conn, err := d.DialContext(ctx, network, host)
 	if err != nil {
 		return nil, err

@@ -119,3 +119,41 @@ func TestAPipelineHoldsWhileItsWorkersComeAndGo(t *testing.T) {
 		t.Fatalf("%v %s %q; steps %v, errors %v", err, v.Status, v.Reasons, steps, out.Errors)
 	}
 }
+
+func TestAStruckWorkerIsReplacedAndNothingIsLost(t *testing.T) {
+	_, d := fakeCluster(t, shortSessions)
+	p := groupPlan(t, scenario.Transactional)
+	p.Phases.Steady = 4 * time.Second
+	p.Clock, p.Workers = NewClock(), &Workers{}
+	type struck struct {
+		proof string
+		err   error
+	}
+	seen := make(chan struck, 2)
+	go func() {
+		<-p.Clock.Started()
+		time.Sleep(500 * time.Millisecond) // until the group has dealt its partitions; a strike waits for a poll anyway
+		for _, kind := range []string{"kill", "pause"} {
+			proof, err := p.Workers.Strike(t.Context(), 0, kind, time.Second)
+			seen <- struck{proof, err}
+		}
+	}()
+	out, err := Run(t.Context(), d, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if s := <-seen; s.err != nil || s.proof == "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	steps, _ := stepsOf(t, p.HistoryDir)
+	if steps[history.Crashed] != 1 || steps[history.Frozen] != 1 || steps[history.Thawed] != 1 {
+		t.Errorf("steps %v", steps)
+	}
+	v, err := check.Judge(p.HistoryDir, check.Options{Guarantee: p.Guarantee, MinAcked: 100, Drained: out.Drain.Complete, RawDrained: out.Drain.Raw, Invalid: out.Invalid,
+		TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
+	if err != nil || v.Status != check.Pass {
+		t.Fatalf("%v %s %q; steps %v, errors %v", err, v.Status, v.Reasons, steps, out.Errors)
+	}
+}

@@ -20,8 +20,9 @@ type incarnation struct {
 	member   *member
 	session  uint16
 	client   Member
-	sequence []uint64 // next of each lane
-	number   uint32   // of the open or last transaction
+	sequence []uint64      // next of each lane
+	number   uint32        // of the open or last transaction
+	away     time.Duration // how long a fault from outside keeps it away at least
 	replaced bool
 	replace  chan struct{}      // closed when the place is free for another although this one lives
 	ended    chan struct{}      // closed when it is over
@@ -71,8 +72,8 @@ func (i *incarnation) step(ctx context.Context) error {
 	}
 	t := m.trouble()
 	select {
-	case d := <-i.frozen:
-		if t = turnsZombie; d < 0 {
+	case i.away = <-i.frozen:
+		if t = turnsZombie; i.away < 0 {
 			t = crashes
 		}
 	default:
@@ -239,7 +240,7 @@ func (i *incarnation) strike(ctx context.Context, t trouble) error {
 			i.replaced = true
 			close(i.replace)
 		}
-		pause(ctx, g.plan.SessionTimeout+zombieOverstay)
+		pause(ctx, max(i.away, g.plan.SessionTimeout+zombieOverstay))
 		i.client.Thaw()
 		i.note(history.Thawed)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -37,6 +38,9 @@ type KafkaConfig struct {
 	Bootstrap []string
 	Security  *Security    // nil: plain text, unauthenticated
 	Logger    *slog.Logger // nil: quiet
+
+	// Source names the local address from which a client dials, by its id; nil, or "": any. Encrypted connections ignore it.
+	Source func(clientID string) string
 }
 
 // kafka is the Driver over franz-go. Each producer and consumer is a client with connections of its own; admin is for questions.
@@ -75,10 +79,20 @@ func (k *kafka) common(id string, overhead time.Duration) []kgo.Opt {
 		kgo.DisableClientMetrics(),
 	}
 	opts = append(opts, k.cfg.Security.options()...)
+	if from := k.source(id); from != "" {
+		opts = append(opts, kgo.Dialer((&net.Dialer{Timeout: dialTimeout, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext))
+	}
 	if k.cfg.Logger != nil {
 		opts = append(opts, kgo.WithLogger(quietLog{k.cfg.Logger, id}))
 	}
 	return opts
+}
+
+func (k *kafka) source(id string) string {
+	if k.cfg.Source == nil || k.cfg.Security != nil && k.cfg.Security.TLS != nil {
+		return ""
+	}
+	return k.cfg.Source(id)
 }
 
 // slackFor is answerSlack for producers: a scenario that shortens the request timeout wants to know soon that a broker is frozen, also

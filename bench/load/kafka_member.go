@@ -27,6 +27,7 @@ const heartbeats = 10
 // NewMember joins a group in the background: partitions come with polls.
 func (k *kafka) NewMember(ctx context.Context, c MemberConfig) (Member, error) {
 	m := &kafkaMember{gate: newGate()}
+	m.gate.source = k.source(c.ClientID)
 	life, end := context.WithCancel(context.Background())
 	m.end = end
 	producing, err := producerOptions(c.Producer)
@@ -77,14 +78,15 @@ func (k *kafka) NewMember(ctx context.Context, c MemberConfig) (Member, error) {
 	return m, nil
 }
 
-// behind is k for a client whose gate dials: it encrypts, too.
+// behind is k for a client whose gate dials: it encrypts and binds, too.
 func (k *kafka) behind(g *gate) *kafka {
-	if k.cfg.Security == nil {
-		return k
+	plain := *k
+	plain.cfg.Source = nil // a client has one dialer
+	if k.cfg.Security != nil {
+		sec := *k.cfg.Security
+		g.tls, sec.TLS = sec.TLS, nil
+		plain.cfg.Security = &sec
 	}
-	plain, sec := *k, *k.cfg.Security
-	g.tls, sec.TLS = sec.TLS, nil
-	plain.cfg.Security = &sec
 	return &plain
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -86,4 +87,22 @@ func (k *kafka) VotedPrefix(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// TxnCoordinator names the node that coordinates a transactional id.
+func (k *kafka) TxnCoordinator(ctx context.Context, id string) (int32, error) {
+	return coordinatorOf(k.admin.FindTxnCoordinators(ctx, id), id)
+}
+
+// GroupCoordinator names the node that coordinates a group.
+func (k *kafka) GroupCoordinator(ctx context.Context, group string) (int32, error) {
+	return coordinatorOf(k.admin.FindGroupCoordinators(ctx, group), group)
+}
+
+func coordinatorOf(found kadm.FindCoordinatorResponses, name string) (int32, error) {
+	c, ok := found[name]
+	if !ok || c.Err != nil {
+		return -1, fmt.Errorf("load: find the coordinator of %s: %w", name, c.Err)
+	}
+	return c.NodeID, nil
 }

@@ -28,6 +28,7 @@ type Plan struct {
 	DrainReader func() Driver  // a fresh driver for the final read, which Run closes; nil: a fresh client of the run's driver
 	BeforeDrain func()         // called between the last outcome and the final read: returns when the system is whole again; may be nil
 	Clock       *Clock         // nil: a clock of its own
+	Workers     *Workers       // filled when the load starts; may be nil
 	Progress    func(Progress) // each interval, from one goroutine; may be nil
 	Logger      *slog.Logger   // nil: quiet
 

@@ -105,6 +105,7 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	r.reader.start()
 	if r.groups != nil {
 		r.groups.start()
+		r.plan.Workers.set(r.groups.crews[r.plan.Consumers.Groups[0].Name])
 	}
 	background, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup

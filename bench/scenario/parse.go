@@ -31,6 +31,7 @@ func Parse(path string, sets []string) (*Scenario, error) {
 		return nil, problems.sorted()
 	}
 	s := cells[0].Scenario
+	s.Faults = s.faults
 	s.cells = cells
 	for _, w := range d.sweeps {
 		s.swept = append(s.swept, Sweep{Key: w.path, Values: w.written()})
@@ -106,6 +107,8 @@ func (d *decoder) cell(root *node, index int, sweeps []*sweep) Cell {
 	if !d.broken { // half-read values would only add noise
 		d.validate(&s)
 	}
+	s.faults = s.Faults
+	s.Faults = occurring(s.Faults, s.Guarantee)
 	c := Cell{Scenario: s, Index: index}
 	for _, w := range sweeps {
 		c.Axes = append(c.Axes, Axis{Key: w.path, Value: w.list.items[w.at].values})
@@ -134,4 +137,20 @@ func (s *Scenario) resolve() {
 	if len(s.Report.Formats) == 0 {
 		s.Report.Formats = []string{"html", "json", "hlog", "md", "gobench", "junit"}
 	}
+}
+
+// occurring are the faults of a guarantee, each as often as it comes.
+func occurring(faults []Fault, g Guarantee) (out []Fault) {
+	for _, f := range faults {
+		if f.Only != "" && f.Only != g {
+			continue
+		}
+		n, every := f.Times, f.Every
+		f.Times, f.Every = 1, 0
+		for range max(1, n) {
+			out = append(out, f)
+			f.At.Offset += every
+		}
+	}
+	return out
 }

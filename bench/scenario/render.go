@@ -75,6 +75,9 @@ func (r *renderer) absent(v reflect.Value, f field, path string) bool {
 	if r.closed() && (path == "load.rate" || path == "load.arrival") {
 		return true
 	}
+	if times, ok := v.Interface().(int); ok && times == 1 && f.name == "times" || f.name == "every" && v.Int() == 0 {
+		return true
+	}
 	return v.Kind() == reflect.String && v.String() == ""
 }
 

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -27,16 +28,19 @@ type SizeDist struct {
 
 // At is a moment of the timeline: a phase and a distance from its start.
 type At struct {
-	Phase  string
-	Offset time.Duration
+	Phase     string
+	Offset    time.Duration
+	Failpoint string // not empty: when the target passes it, from the start of the phase on
+	Hit       int64
 }
 
 // FaultTarget names what a fault strikes.
 type FaultTarget struct {
-	Role      string // leader, follower, node, all
+	Role      string // leader, follower, node, all, txn_coordinator, group_coordinator, worker
 	Topic     string // of leader and follower
 	Partition int32
 	Node      int // of node, counted from 1
+	Worker    int // of worker, counted from 0
 }
 
 var sizeUnits = []struct {
@@ -154,11 +158,21 @@ func (d SizeDist) Mean() float64 {
 	return math.Exp(mu + sigma*sigma/2)
 }
 
+var pointPattern = regexp.MustCompile(`^on failpoint (\S+)(?: hit (\d+))?$`)
+
 var atPattern = regexp.MustCompile(`^\s*([a-z]+)\s*(?:\+\s*(\S+))?\s*$`)
 
 func parseAt(s string) (At, error) {
 	if strings.HasPrefix(s, "on failpoint") {
-		return At{}, fmt.Errorf("%w: at: %q", errLater, "on failpoint ...")
+		m := pointPattern.FindStringSubmatch(s)
+		if m == nil {
+			return At{}, fmt.Errorf("%q is not a moment such as \"on failpoint voted/before-prepare hit 3\"", s)
+		}
+		hit, err := strconv.ParseInt(cmp.Or(m[2], "1"), 10, 32)
+		if err != nil || hit < 1 {
+			return At{}, fmt.Errorf("%q: passes are counted from 1", s)
+		}
+		return At{Phase: PhaseImpact, Failpoint: m[1], Hit: hit}, nil
 	}
 	m := atPattern.FindStringSubmatch(s)
 	if m == nil {
@@ -178,16 +192,23 @@ func parseAt(s string) (At, error) {
 	return at, nil
 }
 
-func (a At) String() string { return fmt.Sprintf("%s+%v", a.Phase, a.Offset) }
+func (a At) String() string {
+	if a.Failpoint != "" {
+		return fmt.Sprintf("on failpoint %s hit %d", a.Failpoint, a.Hit)
+	}
+	return a.moment()
+}
 
-var targetPattern = regexp.MustCompile(`^(leader|follower|node)\(\s*(.+?)\s*\)$`)
+func (a At) moment() string { return fmt.Sprintf("%s+%v", a.Phase, a.Offset) }
+
+var targetPattern = regexp.MustCompile(`^(leader|follower|node|worker)\(\s*(.+?)\s*\)$`)
 
 // rolesLater are targets of the vocabulary that later faults and guarantees bring.
-var rolesLater = []string{"controller", "txn_coordinator", "group_coordinator", "minority", "majority", "client"}
+var rolesLater = []string{"controller", "minority", "majority", "client"}
 
 func parseTarget(s string) (FaultTarget, error) {
-	if s == "all" {
-		return FaultTarget{Role: "all"}, nil
+	if s == "all" || s == "txn_coordinator" || s == "group_coordinator" {
+		return FaultTarget{Role: s}, nil
 	}
 	word, _, _ := strings.Cut(s, "(")
 	for _, later := range rolesLater {
@@ -197,7 +218,7 @@ func parseTarget(s string) (FaultTarget, error) {
 	}
 	m := targetPattern.FindStringSubmatch(s)
 	if m == nil {
-		return FaultTarget{}, fmt.Errorf("%q is not a target: leader(topic/partition), follower(topic/partition), node(n) or all", s)
+		return FaultTarget{}, fmt.Errorf("%q is not a target: leader(topic/partition), follower(topic/partition), node(n), worker(n), txn_coordinator, group_coordinator or all", s)
 	}
 	if m[1] == "node" {
 		n, err := strconv.Atoi(m[2])
@@ -205,6 +226,13 @@ func parseTarget(s string) (FaultTarget, error) {
 			return FaultTarget{}, fmt.Errorf("%q: nodes are counted from 1", s)
 		}
 		return FaultTarget{Role: "node", Node: n}, nil
+	}
+	if m[1] == "worker" {
+		n, err := strconv.Atoi(m[2])
+		if err != nil || n < 0 {
+			return FaultTarget{}, fmt.Errorf("%q: workers are counted from 0", s)
+		}
+		return FaultTarget{Role: "worker", Worker: n}, nil
 	}
 	slash := strings.LastIndex(m[2], "/")
 	if slash <= 0 {
@@ -221,6 +249,8 @@ func (t FaultTarget) String() string {
 	switch t.Role {
 	case "node":
 		return fmt.Sprintf("node(%d)", t.Node)
+	case "worker":
+		return fmt.Sprintf("worker(%d)", t.Worker)
 	case "leader", "follower":
 		return fmt.Sprintf("%s(%s/%d)", t.Role, t.Topic, t.Partition)
 	}

@@ -41,8 +41,9 @@ type Scenario struct {
 	Expect     []Expect    `yaml:"expect" doc:"Lines that decide the exit code: 10 a violation, 99 a missed line, 3 an invalid run or an undecided line."`
 	Report     ReportWants `yaml:"report" doc:"Files that the run leaves."`
 
-	cells []Cell
-	swept []Sweep
+	cells  []Cell
+	swept  []Sweep
+	faults []Fault // as written; a cell's Faults are those that come in it, each time
 }
 
 // A Target is the system under test and how much of it there is.
@@ -183,12 +184,15 @@ const (
 
 // A Fault is one thing that breaks.
 type Fault struct {
-	At     At            `yaml:"at" required:"true" doc:"When, relative to a phase: impact+5s."`
+	At     At            `yaml:"at" required:"true" doc:"When, relative to a phase: impact+5s. Or \"on failpoint NAME hit N\": when the target passes a point in its code for the Nth time in the impact phase."`
 	Kind   string        `yaml:"kind" required:"true" enum:"kill|pause|partition" later:"power_loss|random|exec|slow_cpu|loss|delay|slow_link|hold_request|duplicate_request|reset_connections|disk_slow|disk_stall|disk_error|disk_full|torn_write|bit_rot|clock_jump|clock_drift|transfer_leader|force_snapshot|compact|rebalance|add_node|remove_node|wipe_node|zombie_client" doc:"kill: SIGKILL, restarted after for. pause: SIGSTOP, resumed after for. partition: cut off on the network, healed after for."`
-	Shape  string        `yaml:"shape" default:"" enum:"isolate" later:"halves|ring|bridge|one_way|client_side" doc:"Of a partition: isolate cuts the target from every other node."`
-	Target FaultTarget   `yaml:"target" required:"true" doc:"leader(topic/partition), follower(topic/partition), node(n) or all; the role is looked up when the fault begins."`
+	Shape  string        `yaml:"shape" default:"" enum:"isolate|halves" later:"ring|bridge|one_way|client_side" doc:"Of a partition: isolate cuts the target from every other node; clients still reach it. halves parts the nodes, the target on the smaller side, and lets half of the clients reach only one side each."`
+	Target FaultTarget   `yaml:"target" required:"true" doc:"leader(topic/partition), follower(topic/partition), node(n), txn_coordinator (of the first producer's or worker's transactions), group_coordinator (of the first group), worker(n) (a member of the first group: kill lets it vanish, pause cuts it off while another takes its place) or all; the role is looked up when the fault begins."`
 	For    time.Duration `yaml:"for" default:"5s" doc:"How long until it is undone."`
-	_      struct{}      `later:"tail|from|every|idle_share|inject|heal|prove|timeout"`
+	Every  time.Duration `yaml:"every" default:"0s" doc:"The fault comes again, this long after it began. Only with times."`
+	Times  int           `yaml:"times" default:"1" min:"1" max:"1000" doc:"How often it comes in all."`
+	Only   Guarantee     `yaml:"only" default:"" enum:"at_most_once|at_least_once|idempotent|transactional|two_phase_commit" doc:"The fault belongs to cells of this guarantee. Default: to all."`
+	_      struct{}      `later:"tail|from|idle_share|inject|heal|prove|timeout"`
 }
 
 // Checks say how the history is judged.

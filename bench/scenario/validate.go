@@ -230,7 +230,21 @@ func (d *decoder) faults(s *Scenario) {
 }
 
 func (d *decoder) moment(s *Scenario, f Fault, at string) {
-	begin, end := s.Phases.Moment(f.At), s.Phases.Sending()
+	begin, end := s.Phases.Moment(f.At)+time.Duration(f.Times-1)*f.Every, s.Phases.Sending()
+	switch {
+	case f.Times > 1 && f.Every <= f.For:
+		d.bad(at+".every", "the fault would come again after %v, while it lasts %v", f.Every, f.For)
+		return
+	case f.Times == 1 && f.Every > 0:
+		d.bad(at+".every", "needs times: how often the fault comes")
+		return
+	case f.At.Failpoint != "" && (f.Kind != "kill" || f.Times > 1):
+		d.bad(at+".at", "at a failpoint a process can be killed, once")
+		return
+	case f.At.Failpoint != "" && s.Target.System != "gopherlog" && !d.sweepHas("target.system", "gopherlog"):
+		d.bad(at+".at", "failpoints are in gopherlog's brokers, and the system is %s", s.Target.System)
+		return
+	}
 	switch {
 	case s.Phases.length(f.At.Phase) == 0:
 		d.bad(at+".at", "the phase %s has no length", f.At.Phase)
@@ -246,6 +260,21 @@ func (d *decoder) strikes(s *Scenario, f Fault, at string) {
 	case "node":
 		if f.Target.Node > s.Target.Nodes {
 			d.bad(at+".target", "there are only %d nodes", s.Target.Nodes)
+		}
+	case "txn_coordinator":
+		if !s.Guarantee.Transacts() && !d.sweepHas("guarantee", string(Transactional)) && !d.sweepHas("guarantee", string(TwoPhaseCommit)) {
+			d.bad(at+".target", "there is none: the guarantee %s has no transactions", s.Guarantee)
+		}
+	case "group_coordinator":
+		if len(s.Consumers.Groups) == 0 {
+			d.bad(at+".target", "there is none: consumers.groups is empty")
+		}
+	case "worker":
+		if len(s.Consumers.Groups) == 0 || f.Target.Worker >= s.Consumers.Groups[0].Members {
+			d.bad(at+".target", "the first group has no such member")
+		}
+		if f.Kind == "partition" {
+			d.bad(at+".kind", "a worker is cut off by kind: pause")
 		}
 	case "leader", "follower":
 		var names []string

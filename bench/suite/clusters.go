@@ -337,7 +337,7 @@ func (s *run) newTarget(c scenario.Cell, dataDir, logs string) (target.Target, e
 		return nil, err
 	}
 	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Nice: c.Target.Nice, Dir: dataDir, Logs: logs,
-		Settings: settings, Control: s.controlled()})
+		Settings: settings, Control: s.controlled() || s.voting()})
 }
 
 // plainOf turns values with units into the numbers that a system reads.

@@ -15,7 +15,7 @@ import (
 func (t *oneTrial) judge() error {
 	v, err := check.Judge(t.dir.History(t.out.ID), check.Options{Guarantee: t.cell.Guarantee, Rules: t.cell.Checks.Rules, Tolerate: t.cell.Checks.Tolerate,
 		MinAcked: t.cell.Checks.MinAcked, Drained: t.outcome.Drain.Complete, Dropped: t.outcome.History.Dropped, Expires: t.expires(), Invalid: t.doubts(),
-		RawDrained: t.outcome.Drain.Raw, Transforms: t.transforms(), TxnTimeout: t.cell.Producers.Transaction.Timeout, Grace: doubtGrace})
+		RawDrained: t.outcome.Drain.Raw, Transforms: t.transforms(), TxnTimeout: t.cell.Producers.Transaction.Timeout, Grace: doubtGrace, Votes: t.votesOf()})
 	if err != nil {
 		return fmt.Errorf("judge trial %s: %w", t.out.ID, err)
 	}

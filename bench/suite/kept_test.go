@@ -96,7 +96,7 @@ func kafkaScenario(t *testing.T, body string) Config {
 }
 
 func TestKeptClusterIsWarmedOnceAndServesEveryTrialOfEveryRun(t *testing.T) {
-	cfg := kafkaScenario(t, "load: {rate: 500/s, value: {size: 200B}}\nruns: {repeats: 2, fresh_cluster: false, warm_cluster: 1s, cooldown: 0s}\n")
+	cfg := kafkaScenario(t, "load: {rate: 500/s, value: {size: 200B}}\nruns: {repeats: 2, fresh_cluster: false, warm_cluster: 3s, cooldown: 0s}\n")
 	dir := filepath.Join(t.TempDir(), "clusters")
 	cfg.Clusters = NewClusters(dir)
 	defer cfg.Clusters.Close()
@@ -108,7 +108,7 @@ func TestKeptClusterIsWarmedOnceAndServesEveryTrialOfEveryRun(t *testing.T) {
 			t.Fatalf("%v: %+v", err, r)
 		}
 		sys := r.Manifest.System
-		if w := sys.Warm; w == nil || w.Seconds != 1 || w.Last <= 0 || !sys.Kept || sys.Launched["heap"] != "1024 MiB" {
+		if w := sys.Warm; w == nil || w.Seconds != 3 || w.Last <= 0 || !sys.Kept || sys.Launched["heap"] != "1024 MiB" {
 			t.Errorf("%s: %+v, warmed %+v", out, sys, w)
 		}
 		if n := r.Results.Trials[0].Usage.CopiesAtAck; n != 1 {

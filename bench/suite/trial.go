@@ -35,7 +35,7 @@ func (s *run) trial(ctx context.Context, c scenario.Cell, o stats.Trial, order i
 		return nil, err
 	}
 	defer release()
-	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: tgt.Bootstrap(), Security: s.Security, Logger: s.Logger})
+	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: tgt.Bootstrap(), Security: s.Security, Logger: s.Logger, Source: sources(c)})
 	if err != nil {
 		return nil, fmt.Errorf("%w: connect to the target: %w", ErrEnvironment, err)
 	}
@@ -97,7 +97,7 @@ type oneTrial struct {
 
 func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	plan := load.PlanOf(t.cell, seed, t.prefix())
-	plan.Clock, plan.Logger, plan.Progress = t.clock, t.Logger, t.Progress.TrialGlance
+	plan.Clock, plan.Logger, plan.Progress, plan.Workers = t.clock, t.Logger, t.Progress.TrialGlance, &load.Workers{}
 	plan.HistoryDir = t.dir.History(t.out.ID)
 	plan.DrainReader = func() load.Driver {
 		d, err := load.NewKafka(load.KafkaConfig{Bootstrap: t.target.Bootstrap(), Security: t.Security, Logger: t.Logger})
@@ -202,6 +202,10 @@ func (t *oneTrial) watchers(ctx context.Context, plan load.Plan) func() {
 	} else {
 		t.startProber(ctx, &wg, plan)
 		env := &fault.Env{Target: t.target, Roles: prefixed{t.driver, t.prefix()}, Net: t.Net, NetReason: t.NetReason}
+		env.Coordinator = func(ctx context.Context, of string) (int32, error) { return t.coordinator(ctx, plan, of) }
+		if len(plan.Consumers.Groups) > 0 {
+			env.Worker = plan.Workers.Strike
+		}
 		after(func() {
 			t.events = fault.Run(ctx, env, t.clock.Zero(), plans, t.Progress.TrialFault)
 			close(t.whole)
@@ -229,7 +233,7 @@ func (t *oneTrial) faultPlans() []fault.Plan {
 	var out []fault.Plan
 	for _, f := range t.cell.Faults {
 		out = append(out, fault.Plan{Kind: f.Kind, Shape: f.Shape, Target: f.Target.String(),
-			At: t.cell.Phases.Start(f.At.Phase) + f.At.Offset, For: f.For})
+			At: t.cell.Phases.Start(f.At.Phase) + f.At.Offset, For: f.For, Failpoint: f.At.Failpoint, Hit: f.At.Hit})
 	}
 	return out
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"time"
 
+	"gopherlog/bench/check"
+	"gopherlog/bench/fault"
 	"gopherlog/bench/load"
 	"gopherlog/bench/scenario"
 )
@@ -47,4 +51,94 @@ func votes(ctx context.Context, c scenario.Cell, d load.Driver) error {
 		return fmt.Errorf("%w: voted transactions are not served yet by these brokers", ErrEnvironment)
 	}
 	return nil
+}
+
+// coordinator names the node that coordinates the transactions of the first worker, or else of the first producer; or the first group.
+func (t *oneTrial) coordinator(ctx context.Context, plan load.Plan, of string) (int32, error) {
+	d, ok := t.driver.(interface {
+		TxnCoordinator(ctx context.Context, id string) (int32, error)
+		GroupCoordinator(ctx context.Context, group string) (int32, error)
+	})
+	switch {
+	case !ok:
+		return -1, errors.New("this driver knows no coordinators")
+	case of == "group" && len(plan.Consumers.Groups) > 0:
+		return d.GroupCoordinator(ctx, plan.Consumers.Groups[0].Name)
+	case of == "txn" && plan.Guarantee.Transacts():
+		first := 0
+		if plan.CommitPoint == "in_transaction" {
+			first = plan.Producers.Count
+		}
+		return d.TxnCoordinator(ctx, load.TransactionalID(plan.Guarantee, plan.Prefix, plan.RunID, first))
+	}
+	return -1, fmt.Errorf("the trial has nothing that a %s coordinator would be for", of)
+}
+
+// sources places clients on both sides of a network that a cell parts in halves; nil where none is.
+func sources(c scenario.Cell) func(clientID string) string {
+	for _, f := range c.Faults {
+		if f.Shape == "halves" {
+			return side
+		}
+	}
+	return nil
+}
+
+// side is by the client's name: producers and members alternate, who asks and who reads sees everything.
+func side(id string) string {
+	if id == "mqbench-admin" || id == "mqbench-reader" {
+		return ""
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	return fault.ClientHosts[h.Sum32()%2]
+}
+
+const votesPatience = 30 * time.Second // of reading what all nodes wrote down
+
+// votesOf reads what the brokers wrote down of votes and decisions; nil where they were not to.
+func (t *oneTrial) votesOf() *check.Votes {
+	ask, ok := t.target.(interface {
+		Ask(ctx context.Context, id int, path string) ([]byte, error)
+	})
+	if !ok || t.cell.Guarantee != scenario.TwoPhaseCommit {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), votesPatience)
+	defer cancel()
+	v := &check.Votes{}
+	for _, n := range t.target.Nodes() {
+		b, err := ask.Ask(ctx, n.ID, "/voted")
+		if err == nil {
+			err = v.Add(b)
+		}
+		if err != nil {
+			v.Silent(n.ID)
+			t.Progress.Note(fmt.Sprintf("what node %d wrote down of votes could not be read: %v", n.ID, err))
+		}
+	}
+	return v
+}
+
+// voting says whether a cell needs the control port of its brokers for what they write down or for where they stop.
+func voting(c scenario.Cell) bool {
+	if c.Guarantee == scenario.TwoPhaseCommit {
+		return true
+	}
+	for _, f := range c.Faults {
+		if f.At.Failpoint != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// voting says it of any cell: those that share a cluster share its control port.
+func (s *run) voting() bool {
+	for _, c := range s.cells {
+		if voting(c) {
+			return true
+		}
+	}
+	return false
 }

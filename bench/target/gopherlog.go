@@ -133,30 +133,43 @@ func (t *Gopherlog) get(ctx context.Context, admin, path string) error {
 
 // Control posts body as JSON to the node's test-control port.
 func (t *Gopherlog) Control(ctx context.Context, id int, path string, body any) error {
-	n, _, err := t.find(id, Running)
-	if err != nil {
-		return err
-	}
-	if n.control == "" {
-		return fmt.Errorf("node %d runs without a test-control port: %w", id, ErrUnsupported)
-	}
 	b, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.control+path, bytes.NewReader(b))
+	_, err = t.control(ctx, id, http.MethodPost, path, b)
+	return err
+}
+
+// Ask reads what the control port of a node tells.
+func (t *Gopherlog) Ask(ctx context.Context, id int, path string) ([]byte, error) {
+	return t.control(ctx, id, http.MethodGet, path, nil)
+}
+
+// maxControlAnswer bounds what a control port may tell.
+const maxControlAnswer = 256 << 20
+
+func (t *Gopherlog) control(ctx context.Context, id int, method, path string, body []byte) ([]byte, error) {
+	n, _, err := t.find(id, Running)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if n.control == "" {
+		return nil, fmt.Errorf("node %d runs without a test-control port: %w", id, ErrUnsupported)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.control+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+t.token)
 	res, err := t.http.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 300 {
 		msg, _ := io.ReadAll(io.LimitReader(res.Body, 512))
-		return fmt.Errorf("control port of node %d, %s: %d %s", id, path, res.StatusCode, bytes.TrimSpace(msg))
+		return nil, fmt.Errorf("control port of node %d, %s: %d %s", id, path, res.StatusCode, bytes.TrimSpace(msg))
 	}
-	return nil
+	return io.ReadAll(io.LimitReader(res.Body, maxControlAnswer))
 }

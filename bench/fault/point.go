@@ -1,0 +1,86 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"gopherlog/bench/target"
+)
+
+// asker is a target whose control port can be read.
+type asker interface {
+	Ask(ctx context.Context, id int, path string) ([]byte, error)
+}
+
+// awaitPoint stops the chosen node at a failpoint of the broker, at its Hit-th pass from now on, and returns when it stands there.
+func awaitPoint(ctx context.Context, env *Env, nodes []int, p Plan) (string, error) {
+	ask, ok := env.Target.(asker)
+	if !ok {
+		return "", fmt.Errorf("failpoint %s: %w", p.Failpoint, target.ErrUnsupported)
+	}
+	if len(nodes) != 1 {
+		return "", fmt.Errorf("failpoint %s: aims at one node, not at %d", p.Failpoint, len(nodes))
+	}
+	id := nodes[0]
+	before, err := hits(ctx, ask, id, p.Failpoint)
+	if err != nil {
+		return "", err
+	}
+	arm := map[string]any{"name": p.Failpoint, "action": fmt.Sprintf("block nth=%d", p.Hit)}
+	if err := env.Target.Control(ctx, id, "/failpoint", arm); err != nil {
+		return "", fmt.Errorf("arm failpoint %s in node %d: %w", p.Failpoint, id, err)
+	}
+	for {
+		now, err := hits(ctx, ask, id, p.Failpoint)
+		if err != nil {
+			return "", err
+		}
+		if now >= before+p.Hit {
+			return fmt.Sprintf("node %d stood at %s, pass %d", id, p.Failpoint, p.Hit), nil
+		}
+		if !sleepUntil(ctx, time.Now().Add(5*time.Millisecond)) {
+			return "", fmt.Errorf("node %d passed %s %d of %d times before the trial ended", id, p.Failpoint, now-before, p.Hit)
+		}
+	}
+}
+
+// hits is how often a node has passed a point.
+func hits(ctx context.Context, ask asker, id int, name string) (int64, error) {
+	b, err := ask.Ask(ctx, id, "/failpoint")
+	if err != nil {
+		return 0, fmt.Errorf("read the failpoints of node %d: %w", id, err)
+	}
+	var points []struct {
+		Name string `json:"name"`
+		Hits int64  `json:"hits"`
+	}
+	if err := json.Unmarshal(b, &points); err != nil {
+		return 0, fmt.Errorf("read the failpoints of node %d: %w", id, err)
+	}
+	for _, p := range points {
+		if p.Name == name {
+			return p.Hits, nil
+		}
+	}
+	return 0, fmt.Errorf("node %d has no failpoint %q", id, name)
+}
+
+// strike befalls a member of a consumer group of the harness, not a node. The member's replacement is what heals it.
+type strike struct {
+	kind   string
+	worker int
+	length time.Duration
+}
+
+func (f *strike) Inject(ctx context.Context, env *Env, _ []int) (string, error) {
+	if env.Worker == nil {
+		return "", fmt.Errorf("the trial has no worker(%d)", f.worker)
+	}
+	return env.Worker(ctx, f.worker, f.kind, f.length)
+}
+
+func (f *strike) Heal(context.Context, *Env, []int) (string, error) {
+	return "another member took its place", nil
+}
