@@ -65,6 +65,9 @@ func inputOf(topic string, ts []Transform) bool {
 
 // outputs calls fn for every message that was made from another: its lane and sequence, and a record with the input's place.
 func (l *ledger) outputs(fn func(a *lane, sequence uint64, input *history.Record)) error {
+	if !l.derived {
+		return nil
+	}
 	for _, name := range l.files[history.RoleSends] {
 		var sent history.Record
 		err := l.file(name, func(r *history.Record) {

@@ -1,8 +1,10 @@
 package check
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -90,5 +92,46 @@ func TestWithoutARuleThereIsNoVerdict(t *testing.T) {
 	o.Rules = []string{}
 	if v := perfect().judge(t, o); v.Status != Inconclusive {
 		t.Errorf("%s %q", v.Status, v.Reasons)
+	}
+}
+
+// Whatever a history says, however little sense it makes, is judged and does not end the judge.
+func TestNonsenseIsJudgedWithoutAPanic(t *testing.T) {
+	for range 30 {
+		seed := rand.Uint64()
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		w := perfectTxns()
+		nonsense := func(list []history.Record) []history.Record {
+			for range 1 + rnd.IntN(40) {
+				r := history.Record{Kind: history.Kind(1 + rnd.IntN(9)), Producer: uint16(rnd.IntN(6)), Session: uint16(rnd.IntN(3)), Partition: uint32(rnd.IntN(txnPartitions)),
+					Sequence: uint64(rnd.IntN(300)), Txn: uint32(rnd.IntN(100)), Offset: int64(rnd.IntN(400)), Epoch: int32(rnd.IntN(4)) - 1, At: time.Duration(rnd.IntN(5000)) * time.Millisecond}
+				switch r.Kind {
+				case history.Transaction:
+					r.Step = history.Inited + history.Step(rnd.IntN(7))
+				case history.Group:
+					r.Step, r.Offset = history.Assigned+history.Step(rnd.IntN(12)), r.Offset-1
+				case history.Outcome:
+					r.Result = history.Result(1 + rnd.IntN(3))
+				case history.Delivered:
+					r.Flags = uint8(rnd.IntN(8))
+				}
+				list = slices.Insert(slices.Clone(list), rnd.IntN(len(list)+1), r)
+			}
+			return list
+		}
+		for _, m := range []map[uint16][]history.Record{w.sends, w.acks, w.txns, w.group} {
+			for p := range m {
+				m[p] = nonsense(m[p])
+			}
+		}
+		w.reads, w.drain, w.raw, w.ends, w.positions = nonsense(w.reads), nonsense(w.drain), nonsense(w.raw), nonsense(w.ends), nonsense(w.positions)
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Fatalf("seed %d: %v\n%s", seed, p, debug.Stack())
+				}
+			}()
+			w.judge(t, strictTxns())
+		}()
 	}
 }

@@ -68,6 +68,7 @@ type ledger struct {
 	final    string  // role of the final read that shows the log as it is
 	raw      bool    // it is the uncommitted one; the committed one is another
 	book     book
+	derived  bool // some messages were made from others
 	polls    *polls
 	groups   groups
 	grace    time.Duration
@@ -198,7 +199,11 @@ func (l *ledger) open(r *history.Record) *lane {
 
 // readSends notes what was attempted.
 func (l *ledger) readSends() error {
-	err := l.each(history.RoleSends, history.Sent, func(r *history.Record) {
+	err := l.each(history.RoleSends, 0, func(r *history.Record) {
+		if r.Kind != history.Sent {
+			l.derived = l.derived || r.Kind == history.Origin
+			return
+		}
 		a := l.open(r)
 		a.sends++
 		a.sent = max(a.sent, r.Sequence+1)
