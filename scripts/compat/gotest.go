@@ -133,7 +133,11 @@ func (g goTest) once(ctx context.Context, e *env, pattern string) ([]result, err
 	args := append([]string{"test", "-json", "-count=1", "-timeout=" + g.limit.String()}, g.flags...)
 	spared := e.spared()
 	if len(spared) > 0 {
-		args = append(args, "-skip", "^("+strings.Join(slices.Sorted(maps.Keys(spared)), "|")+")$")
+		var each []string
+		for _, name := range slices.Sorted(maps.Keys(spared)) {
+			each = append(each, "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+		}
+		args = append(args, "-skip", strings.Join(each, "|"))
 	}
 	if pattern != "" { // the last one counts
 		args = append(args, "-run", pattern)

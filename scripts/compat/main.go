@@ -29,6 +29,9 @@ type options struct {
 }
 
 func main() {
+	if filepath.Base(os.Args[0]) == "docker" {
+		os.Exit(actAsDocker(os.Args[1:]))
+	}
 	var o options
 	flag.StringVar(&o.target, "target", "gopherlog", "gopherlog or kafka: whose nodes are started")
 	flag.StringVar(&o.addr, "addr", os.Getenv("COMPAT_ADDR"), "bootstrap `addresses` of a cluster that runs already")
@@ -153,7 +156,9 @@ func (o options) runOne(ctx context.Context, s suite) error {
 		word, err = "FAILED", errLists
 	}
 	fmt.Printf("%-22s %7d %7d %7d %8.0f  %s (%s)\n", s.name, passed, failed, skipped, time.Since(began).Seconds(), word, version)
-	found.print(os.Stdout)
+	if o.run == "" {
+		found.print(os.Stdout)
+	}
 	if !whole || !o.grow || o.target == "external" {
 		return err
 	}

@@ -40,8 +40,13 @@ var saramaFunctional = suite{
 		return nil
 	},
 	run: func(ctx context.Context, e *env) ([]result, error) {
+		docker, stop, err := e.cluster.serveDocker()
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
 		g := goTest{dir: saramaModule.source(e.options), pkg: ".", limit: 23 * time.Minute,
-			vars:  []string{"TOXIPROXY_ADDR=http://" + e.cluster.proxies, "KAFKA_VERSION=" + saramaKafka, "COMPAT_PROXIES=" + strings.Join(e.cluster.clients, ",")},
+			vars:  append(docker, "TOXIPROXY_ADDR=http://"+e.cluster.proxies, "KAFKA_VERSION="+saramaKafka, "COMPAT_PROXIES="+strings.Join(e.cluster.clients, ",")),
 			flags: []string{"-tags=functional"}}
 		if e.run == "" {
 			g.flags = append(g.flags, "-run", saramaTests)

@@ -12,6 +12,7 @@ async function newTopic () {
   await admin.connect()
   await admin.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions: parts, replicationFactor: 3 }] })
   await admin.disconnect()
+  await sleep(500) // other brokers learn of it a moment later
   return topic
 }
 
