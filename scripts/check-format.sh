@@ -94,6 +94,7 @@ decoded txn/group TestWriteRecordsForDumpLog --offsets-decoder <<'EOF'
 "protocolType":"consumer","generation":7,"protocol":"range","leader":"a","currentStateTimestamp":99,"members":[{"memberId":"a","groupInstanceId":null
 "groupInstanceId":"i","clientId":"","clientHost":"","rebalanceTimeout":0,"sessionTimeout":1000,"subscription":{"topics":["orders"],"userData":null}
 "group":"readers","topic":"orders","partition":3}} payload: {"version":"3","data":{"offset":12,"leaderEpoch":5,"metadata":"here"
+"group":"readers","topic":"orders","partition":3}} payload: {"version":"4","data":{"offset":13,"leaderEpoch":5,"metadata":"there"
 EOF
 decoded txn/producer TestWriteTransactionsForDumpLog --deep-iteration --print-data-log <<'EOF'
 endTxnMarker: ABORT coordinatorEpoch: 9

@@ -37,6 +37,7 @@ func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Respo
 			case len(o.Metadata) > coordinator.MaxMetadata:
 				r.ErrorCode = c.refuse(codeOffsetMetadataTooLarge)
 			default:
+				o.TopicID = topic.ID
 				offsets = append(offsets, o)
 			}
 			out.Partitions = append(out.Partitions, r)

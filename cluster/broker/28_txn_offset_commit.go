@@ -39,6 +39,7 @@ func txnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest, answer func(kmsg
 			case len(o.Metadata) > coordinator.MaxMetadata:
 				r.ErrorCode = c.refuse(codeOffsetMetadataTooLarge)
 			default:
+				o.TopicID = topic.ID
 				offsets = append(offsets, o)
 			}
 			out.Partitions = append(out.Partitions, r)

@@ -179,6 +179,46 @@ func TestOffsetsOfDeletedTopicsGo(t *testing.T) {
 	}
 }
 
+// The topic's id tells whose offset it is: what the deleted topic's consumers committed is not shown to those of the next one of that name,
+// neither before it is forgotten, nor by a coordinator that never saw the deletion; what is committed to the new one stays.
+func TestOffsetsOfADeletedTopicAreNotThoseOfTheNextOneOfThatName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		of := func(number int32, offset int64) Offset {
+			o := at(number, offset)
+			o.TopicID = r.meta.Image().Topic("t").ID
+			return o
+		}
+		fetch := func() group.Code {
+			_, code := r.g.Fetch("g", func(yield func(string, int32) bool) { yield("t", 0) })
+			return code
+		}
+		wait(t, r.commit("g", "", -1, of(0, 7), of(1, 7)))
+		if r.committed("g", 0) != 7 {
+			t.Fatal("not committed")
+		}
+		r.lose() // nobody leads while the topic becomes another one
+		r.meta.set("t", 0)
+		r.meta.set("t", 4)
+		r.lead(2)
+		if code := fetch(); code != LoadInProgress {
+			t.Fatalf("an offset of the topic before: %s", code)
+		}
+		wait(t, r.commit("g", "", -1, of(1, 3)))
+		time.Sleep(3 * sweepSoon)
+		if a, b := r.committed("g", 0), r.committed("g", 1); a != -1 || b != 3 {
+			t.Fatalf("offsets %d and %d, want none and 3", a, b)
+		}
+		r.meta.set("t", 4) // deleted and made anew in one step, under the coordinator's eyes
+		wait(t, r.describe("g"))
+		wait(t, r.describe("g"))
+		if got := r.committed("g", 1); got != -1 {
+			t.Fatalf("offset %d of the topic before", got)
+		}
+		r.g.Close()
+	})
+}
+
 func TestASilentMemberLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

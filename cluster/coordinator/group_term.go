@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"time"
 
 	"gopherlog/txn/group"
 )
@@ -14,7 +15,10 @@ type groupTerm struct {
 	lives   map[string]*live
 	answers map[group.Request]func(group.Effect)
 	last    group.Request
-	unknown map[string]bool // topics that the image did not know at the last sweep
+
+	sweepAt time.Time      // when all groups are swept next
+	unknown map[known]bool // topics that the image did not know at the last sweep
+	doubted []string       // groups that hold offsets of such
 
 	gathered gathered
 }
@@ -40,7 +44,7 @@ func (t *groupTerm) load() {
 	for id, r := range t.table.recorded() {
 		t.boot(id, r)
 	}
-	t.after(timerKey{}, t.g.cfg.SweepEvery)
+	t.after(timerKey{}, sweepSoon)
 	t.g.stats.loads.Observe(t.now().Sub(start).Seconds())
 }
 
@@ -59,8 +63,7 @@ func (t *groupTerm) lost() {
 // fire hands out a timer that is due.
 func (t *groupTerm) fire(k timerKey) {
 	if k == (timerKey{}) {
-		t.sweep()
-		t.after(timerKey{}, t.g.cfg.SweepEvery)
+		t.after(timerKey{}, t.sweep())
 		return
 	}
 	if l := t.lives[k.id]; l != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/txn/field"
 	"gopherlog/txn/group"
 )
@@ -89,15 +90,21 @@ type Offset struct {
 	Offset    int64
 	Epoch     int32
 	Metadata  string // at most MaxMetadata bytes
+	TopicID   meta.TopicID
+}
+
+// pair is the offset's record.
+func (o *Offset) pair(id string, committed int64) pair {
+	value := group.Offset{Offset: o.Offset, LeaderEpoch: o.Epoch, Metadata: o.Metadata, Committed: committed, Expires: -1, TopicID: o.TopicID}
+	return pair{group.Key{Group: id, Topic: o.Topic, Partition: o.Partition}, value.Encode()}
 }
 
 // Commit is OffsetCommit. With OK the offsets are committed: Fetch shows them, here and wherever the shard will be led.
 func (g *Groups) Commit(id string, e group.Commit, offsets []Offset, done func(group.Code)) {
 	now := g.cfg.Now().UnixMilli()
 	pairs := make([]pair, len(offsets))
-	for i, o := range offsets {
-		value := group.Offset{Offset: o.Offset, LeaderEpoch: o.Epoch, Metadata: o.Metadata, Committed: now, Expires: -1}
-		pairs[i] = pair{group.Key{Group: id, Topic: o.Topic, Partition: o.Partition}, value.Encode()}
+	for i := range offsets {
+		pairs[i] = offsets[i].pair(id, now)
 	}
 	counted := func(code group.Code) {
 		g.stats.committed(code, len(pairs))
@@ -116,7 +123,15 @@ func (g *Groups) Fetch(id string, want iter.Seq2[string, int32]) ([]Committed, g
 	if code != group.OK {
 		return nil, code
 	}
-	return t.table.lookup(id, want), group.OK
+	found := t.table.lookup(id, want)
+	image := g.cfg.Meta.Image()
+	for i := range found {
+		// Of another topic of that name: the deleted one, whose offset is about to go, or one that this node has not heard of yet.
+		if now := image.Topic(found[i].Topic); now != nil && found[i].topic != (meta.TopicID{}) && found[i].topic != now.ID {
+			return nil, LoadInProgress
+		}
+	}
+	return found, group.OK
 }
 
 // Delete is DeleteGroups of one.

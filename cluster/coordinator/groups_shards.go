@@ -155,13 +155,13 @@ func (g *Groups) onImage(image *meta.Image) {
 	old := g.known
 	g.known = image
 	g.imageMu.Unlock()
-	var gone map[string]bool
+	var gone map[string]meta.TopicID
 	for name, t := range old.Topics {
 		if now := image.Topics[name]; now == nil || now.ID != t.ID {
 			if gone == nil {
-				gone = map[string]bool{}
+				gone = map[string]meta.TopicID{}
 			}
-			gone[name] = true
+			gone[name] = t.ID
 		}
 	}
 	if gone == nil {

@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"errors"
+	"time"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/txn/group"
 )
@@ -90,43 +92,84 @@ func (t *groupTerm) removeOffsets(id string, keys []group.Key, done func(group.C
 	t.appendOf(l, func(err error) { done(codeOf(err), codes) }, func() { done(group.NotCoordinator, nil) }, gone...)
 }
 
-// sweep forgets offsets that expired, and groups of which nothing is left.
-func (t *groupTerm) sweep() {
-	now, image := t.g.cfg.Now(), t.g.cfg.Meta.Image()
-	unknown := map[string]bool{}
-	for _, id := range t.table.ids() {
-		l := t.live(id)
-		if l.flying > 0 || l.spoiled {
-			continue // a commit is under way, which would be forgotten too
+// sweep forgets offsets that expired, and groups of which nothing is left. It returns when to sweep again. In between it looks only at groups
+// that hold offsets of topics which the image does not know: such an offset goes when the topic is unknown twice, since an image may lag
+// behind the one by which the offset was committed.
+func (t *groupTerm) sweep() time.Duration {
+	now, image := t.now(), t.g.cfg.Meta.Image()
+	ids := t.doubted
+	if !now.Before(t.sweepAt) {
+		ids, t.sweepAt = t.table.ids(), now.Add(t.g.cfg.SweepEvery)
+	}
+	unknown := map[known]bool{}
+	t.doubted = nil
+	for _, id := range ids {
+		if t.sweepGroup(id, image, now, unknown) {
+			t.doubted = append(t.doubted, id)
 		}
-		keys, left := t.table.which(id, func(k group.Key, o group.Offset) bool {
-			if image.Topic(k.Topic) == nil {
-				unknown[k.Topic] = true
-				if t.unknown[k.Topic] { // twice: an image may lag behind the one by which the offset was committed
-					return true
-				}
-			}
-			return t.g.cfg.Group.Expired(l.state, o, now)
-		})
-		idle := l.state.Status == group.Empty && len(l.state.Promised) == 0
-		switch {
-		case idle && !left:
-			t.remove(id, func(group.Code) {})
-		case len(keys) > 0:
-			t.forget(l, keys)
-		}
-		t.settle(l)
 	}
 	t.unknown = unknown
 	t.trim()
+	if len(t.doubted) > 0 {
+		return min(sweepSoon, t.g.cfg.SweepEvery)
+	}
+	return t.sweepAt.Sub(now)
 }
 
+// sweepGroup is sweep of one group. It adds the topics that the image does not know to unknown, and says whether there are any.
+func (t *groupTerm) sweepGroup(id string, image *meta.Image, now time.Time, unknown map[known]bool) (doubted bool) {
+	l := t.live(id)
+	defer t.settle(l)
+	keys, left := t.table.which(id, func(k group.Key, o group.Offset) bool {
+		if topic := (known{k.Topic, o.TopicID}); !topic.in(image) {
+			if t.unknown[topic] && l.flying == 0 {
+				return true
+			}
+			unknown[topic], doubted = true, true
+		}
+		return t.g.cfg.Group.Expired(l.state, o, now)
+	})
+	if l.flying > 0 || l.spoiled {
+		return doubted // a commit is under way, which would be forgotten too
+	}
+	idle := l.state.Status == group.Empty && len(l.state.Promised) == 0
+	switch {
+	case idle && !left:
+		t.remove(id, func(group.Code) {})
+	case len(keys) > 0:
+		t.forget(l, keys)
+	}
+	return doubted
+}
+
+// known is a topic as offsets name it. Who committed them may not have known the id.
+type known struct {
+	name string
+	id   meta.TopicID // zero: unknown
+}
+
+func (k known) in(image *meta.Image) bool {
+	t := image.Topic(k.name)
+	return t != nil && (k.id == meta.TopicID{} || k.id == t.ID)
+}
+
+// sweepSoon is when to look again at offsets of topics that the image does not know, and at those that another coordinator left.
+const sweepSoon = 5 * time.Second
+
 // dropTopics forgets the offsets of topics that were deleted.
-func (t *groupTerm) dropTopics(gone map[string]bool) {
+func (t *groupTerm) dropTopics(gone map[string]meta.TopicID) {
 	for _, id := range t.table.ids() {
-		keys, _ := t.table.which(id, func(k group.Key, _ group.Offset) bool { return gone[k.Topic] })
-		if len(keys) > 0 {
-			l := t.live(id)
+		keys, _ := t.table.which(id, func(k group.Key, o group.Offset) bool {
+			id, deleted := gone[k.Topic]
+			return deleted && (o.TopicID == id || o.TopicID == meta.TopicID{})
+		})
+		if len(keys) == 0 {
+			continue
+		}
+		if l := t.live(id); l.flying > 0 {
+			t.doubted = append(t.doubted, id) // a commit to a topic that came in its place may be under way
+			t.after(timerKey{}, sweepSoon)
+		} else {
 			t.forget(l, keys)
 			t.settle(l)
 		}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/engine/record"
 	"gopherlog/txn/group"
 )
@@ -241,6 +242,7 @@ type Committed struct {
 	Epoch     int32
 	Metadata  string
 	Unstable  bool
+	topic     meta.TopicID // zero: unknown
 }
 
 // lookup returns what is committed for each of the partitions that want yields; with a nil want for all that have an offset.
@@ -254,7 +256,7 @@ func (t *table) lookup(id string, want iter.Seq2[string, int32]) (out []Committe
 		k := group.Key{Group: id, Topic: topic, Partition: number}
 		c := Committed{Topic: topic, Partition: number, Offset: -1, Epoch: -1, Unstable: t.pending.Unstable(k)}
 		if o, there := t.row(k); there {
-			c.Offset, c.Epoch, c.Metadata = o.Offset.Offset, o.LeaderEpoch, o.Metadata
+			c.Offset, c.Epoch, c.Metadata, c.topic = o.Offset.Offset, o.LeaderEpoch, o.Metadata, o.TopicID
 		}
 		out = append(out, c)
 	}

@@ -31,9 +31,8 @@ func (g *Groups) CommitTxn(id string, e group.Commit, by Transaction, offsets []
 	}
 	now := g.cfg.Now()
 	pairs := make([]pair, len(offsets))
-	for i, o := range offsets {
-		value := group.Offset{Offset: o.Offset, LeaderEpoch: o.Epoch, Metadata: o.Metadata, Committed: now.UnixMilli(), Expires: -1}
-		pairs[i] = pair{group.Key{Group: id, Topic: o.Topic, Partition: o.Partition}, value.Encode()}
+	for i := range offsets {
+		pairs[i] = offsets[i].pair(id, now.UnixMilli())
 	}
 	e.Transactional = true
 	code := g.enter(id, false, func(t *groupTerm) { t.commitTxn(id, e, by, pairs, now.Add(offsetsHold), done) })

@@ -20,7 +20,8 @@ func TestWriteRecordsForDumpLog(t *testing.T) {
 	b := record.Builder{BaseTimestamp: clock.UnixMilli()}
 	group, offset := Key{Group: "readers"}, Key{"readers", "orders", 3}
 	b.Append(record.Record{Key: group.Encode(), Value: consumerSample().Encode()})
-	b.Append(record.Record{Key: offset.Encode(), Value: Offset{12, 5, "here", clock.UnixMilli(), -1}.Encode()})
+	b.Append(record.Record{Key: offset.Encode(), Value: Offset{12, 5, "here", clock.UnixMilli(), -1, [16]byte{}}.Encode()})
+	b.Append(record.Record{Key: offset.Encode(), Value: Offset{13, 5, "there", clock.UnixMilli(), -1, [16]byte{7: 1}}.Encode()})
 	b.Append(record.Record{Key: offset.Encode()})
 	b.Append(record.Record{Key: group.Encode(), Value: (&Record{ProtocolType: "consumer", Generation: 8, Since: 5}).Encode()})
 	b.Append(record.Record{Key: group.Encode()})

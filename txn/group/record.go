@@ -1,6 +1,8 @@
 package group
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -80,18 +82,29 @@ type Offset struct {
 	Metadata    string
 	Committed   int64 // in milliseconds
 	Expires     int64 // in milliseconds, in records of old brokers; -1: by the rule
+	// TopicID tells topics apart that had one name after the other; zero: unknown, as in records of older brokers.
+	TopicID [16]byte
 }
 
 // Encode is the value as it is written.
 func (o Offset) Encode() []byte {
 	var w field.Writer
-	w.Int16(writeVersion)
+	version := int16(writeVersion)
+	if o.TopicID != [16]byte{} {
+		version, w.Flexible = flexibleVersion, true
+	}
+	w.Int16(version)
 	w.Int64(o.Offset)
 	w.Int32(o.LeaderEpoch)
 	w.Text(o.Metadata)
 	w.Int64(o.Committed)
+	if w.Flexible {
+		w.Tags(field.Tag{Number: topicIDTag, Value: bytes.Clone(o.TopicID[:])})
+	}
 	return w.Bytes
 }
+
+const topicIDTag = 0
 
 // DecodeOffset reads the value of an offset; it must not be a tombstone.
 func DecodeOffset(b []byte) (Offset, error) {
@@ -107,7 +120,14 @@ func DecodeOffset(b []byte) (Offset, error) {
 	if v == 1 {
 		o.Expires = r.Int64()
 	}
-	r.Tags(nil)
+	r.Tags(func(number uint32, value *field.Reader) bool {
+		if number != topicIDTag {
+			return false
+		}
+		binary.BigEndian.PutUint64(o.TopicID[:8], uint64(value.Int64()))
+		binary.BigEndian.PutUint64(o.TopicID[8:], uint64(value.Int64()))
+		return true
+	})
 	return o, r.End()
 }
 

@@ -50,8 +50,12 @@ func TestRecordsAreKafkas(t *testing.T) {
 		t.Errorf("key of an offset:\ngot  %x\nwant %x", got, want)
 	}
 	ov := kmsg.OffsetCommitValue{Version: 3, Offset: 12, LeaderEpoch: 5, Metadata: "m", CommitTimestamp: 77}
-	if got, want := (Offset{12, 5, "m", 77, -1}).Encode(), ov.AppendTo(nil); !bytes.Equal(got, want) {
+	if got, want := (Offset{12, 5, "m", 77, -1, [16]byte{}}).Encode(), ov.AppendTo(nil); !bytes.Equal(got, want) {
 		t.Errorf("offset:\ngot  %x\nwant %x", got, want)
+	}
+	ov.Version, ov.TopicID = 4, [16]byte{3: 1}
+	if got, want := (Offset{12, 5, "m", 77, -1, [16]byte{3: 1}}).Encode(), ov.AppendTo(nil); !bytes.Equal(got, want) {
+		t.Errorf("offset with the topic's id:\ngot  %x\nwant %x", got, want)
 	}
 }
 
@@ -85,7 +89,10 @@ func TestRecordsOfEveryVersionAreRead(t *testing.T) {
 			}
 		}
 		ov := kmsg.OffsetCommitValue{Version: version, Offset: 12, LeaderEpoch: 5, Metadata: "m", CommitTimestamp: 77, ExpireTimestamp: 88, TopicID: [16]byte{1}}
-		want := Offset{12, -1, "m", 77, -1}
+		want := Offset{Offset: 12, LeaderEpoch: -1, Metadata: "m", Committed: 77, Expires: -1}
+		if version >= 4 {
+			want.TopicID = [16]byte{1}
+		}
 		if version >= 3 {
 			want.LeaderEpoch = 5
 		}
@@ -141,7 +148,8 @@ func TestAMemberThatIsThereTwiceIsDamage(t *testing.T) {
 // FuzzDecode: no input panics, boots into a state that panics, or comes back different.
 func FuzzDecode(f *testing.F) {
 	f.Add(sample().Encode())
-	f.Add(Offset{12, 5, "m", 77, -1}.Encode())
+	f.Add(Offset{12, 5, "m", 77, -1, [16]byte{}}.Encode())
+	f.Add(Offset{12, 5, "m", 77, -1, [16]byte{7}}.Encode())
 	f.Add(Key{"g", "t", 4}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if k, err := DecodeKey(b); err == nil {
