@@ -111,8 +111,8 @@ func TestMemoryIsBitsAMessageAndBytesATransaction(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	found := map[string]*finding{}
-	for _, pass := range []func(*ledger, map[string]*finding) error{judgeBegun, func(l *ledger, _ map[string]*finding) error { return l.readSends() },
-		func(l *ledger, _ map[string]*finding) error { return l.readAcks() }, judgeEnds, judgeFinal, judgeReads} {
+	for _, pass := range []func(*ledger, map[string]*finding) error{judgeEnds, judgeBegun, func(l *ledger, _ map[string]*finding) error { return l.readSends() },
+		func(l *ledger, _ map[string]*finding) error { return l.readAcks() }, judgeFinal, judgeReads} {
 		if err := pass(l, found); err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ type txn struct {
 	state               history.Step  // Begun until its end was asked; InDoubt where nobody knows the end
 	commit              bool          // its commit was asked
 	late                bool          // it follows one whose end was in doubt
+	expired             bool          // retention deleted some of it
 	begun, asked, ended time.Duration // never: not
 	due, got            uint64        // sums over its messages: sent, and found by the committed final read, every copy of it (C12)
 }
@@ -194,6 +195,13 @@ func (b *book) failed(a *lane, r *history.Record) {
 	if t := b.of(a, r.Sequence); t != nil && t.of > 0 {
 		t.of--
 		t.due -= weight(a, r.Sequence)
+	}
+}
+
+// expire notes that retention deleted a message of a transaction, which then can no longer be judged as a whole.
+func (b *book) expire(a *lane, r *history.Record) {
+	if t := b.of(a, r.Sequence); t != nil {
+		t.expired = true
 	}
 }
 

@@ -15,6 +15,9 @@ func balance(l *ledger, o Options) *finding {
 	accounts := map[uint16]*account{}
 	for i := range l.book.txns {
 		t := &l.book.txns[i]
+		if t.expired {
+			continue
+		}
 		a := accounts[t.producer]
 		if a == nil {
 			a = &account{}

@@ -10,7 +10,7 @@ func torn(l *ledger, c *txnReads, o Options) *finding {
 	blind := f.missing != ""
 	for i := range l.book.txns {
 		t := &l.book.txns[i]
-		if t.of == 0 {
+		if t.of == 0 || t.expired {
 			continue
 		}
 		f.of++

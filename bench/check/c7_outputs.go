@@ -118,7 +118,7 @@ func (p *pipeline) output(v *view, offset int64) {
 // outputs is rule C7: below the group's position every readable input has one readable output.
 func outputs(l *ledger, lines []pipeline, o Options) *finding {
 	f := &finding{missing: "the run has no pipeline"}
-	blind := l.whole(o)
+	blind := l.complete(o)
 	for i := range lines {
 		p, v := &lines[i], &l.views[i]
 		if !p.made {

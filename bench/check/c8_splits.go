@@ -34,7 +34,7 @@ func (s *splits) output(txn int32, readable bool, input *history.Record) {
 
 func (s *splits) conclude(o Options) *finding {
 	f := &finding{of: int64(len(s.of)), missing: "no transaction has inputs below a known position of its group"}
-	if why := s.l.whole(o); why != "" {
+	if why := s.l.complete(o); why != "" {
 		f.missing = why
 		return f
 	}

@@ -24,10 +24,10 @@ func Judge(dir string, o Options) (Verdict, error) {
 	}
 	found := map[string]*finding{}
 	for _, pass := range []func(*ledger, map[string]*finding) error{
-		judgeBegun,
+		judgeEnds, judgeBegun,
 		func(l *ledger, _ map[string]*finding) error { return l.readSends() },
 		func(l *ledger, _ map[string]*finding) error { return l.readAcks() },
-		judgeEnds, judgeFinal, judgeReads, judgeLoss, judgeOffsets, judgeGroups,
+		judgeFinal, judgeReads, judgeLoss, judgeOffsets, judgeGroups,
 		func(l *ledger, found map[string]*finding) error { return judgeTransactions(l, found, o) },
 		func(l *ledger, found map[string]*finding) error { return judgePipelines(l, found, o) },
 		func(l *ledger, found map[string]*finding) error { judgeVotes(found, o.Votes); return nil },

@@ -234,6 +234,9 @@ func (l *ledger) readAcks() error {
 				twice++
 				return
 			}
+			if l.start[r.Partition] > max(r.Offset, 0) {
+				l.book.expire(a, r)
+			}
 			a.acked.set(r.Sequence)
 			l.totals.Acked++
 			l.witnesses.acked(r, a)
@@ -246,6 +249,9 @@ func (l *ledger) readAcks() error {
 			l.book.failed(a, r)
 		case history.Unknown:
 			l.totals.Unknown++
+			if l.start[r.Partition] > 0 {
+				l.book.expire(a, r)
+			}
 		}
 	})
 	if strangers > 0 {

@@ -30,7 +30,8 @@ func judgeTransactions(l *ledger, found map[string]*finding, o Options) error {
 	return nil
 }
 
-// whole says that the committed final read saw everything that was to be seen; why says why not.
+// whole says that the committed final read saw everything that was to be seen but what retention deleted, and that this is known; why
+// says why not.
 func (l *ledger) whole(o Options) (why string) {
 	switch {
 	case !o.Drained:
@@ -39,11 +40,21 @@ func (l *ledger) whole(o Options) (why string) {
 		return "the history has holes"
 	}
 	for _, at := range l.start {
-		if at != 0 {
-			return "retention deleted messages"
+		if at < 0 {
+			return "nobody told what retention deleted"
 		}
 	}
 	return ""
+}
+
+// complete says that nothing was deleted, either.
+func (l *ledger) complete(o Options) (why string) {
+	for _, at := range l.start {
+		if at > 0 {
+			return "retention deleted messages"
+		}
+	}
+	return l.whole(o)
 }
 
 // abortedInTheEnd is rule C1 on the committed final read. Only where something is wrong is it read again for witnesses.

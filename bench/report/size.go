@@ -86,7 +86,8 @@ func sizeLines(r *result.Run) []*sizeLine {
 func variantOf(c result.Cell) string {
 	var out []string
 	for _, k := range keysOf(c.Sweep) {
-		if k != "target.system" && k != "guarantee" && k != "producers.transaction.records" {
+		voted := strings.HasSuffix(k, "voted.replicas") // says nothing of other guarantees
+		if k != "target.system" && k != "guarantee" && k != "producers.transaction.records" && (!voted || plainGuarantee(c) == "two_phase_commit") {
 			out = append(out, sweptWord(k, c.Sweep[k]))
 		}
 	}
@@ -107,7 +108,7 @@ func sweptWord(key, value string) string {
 	case "producers.transaction.partitions":
 		return plural("partition")
 	}
-	if strings.HasSuffix(key, "coordinator.replicas") {
+	if strings.HasSuffix(key, "voted.replicas") {
 		return "coordinator of " + plural("replica")
 	}
 	parts := strings.Split(key, ".")

@@ -119,7 +119,7 @@ func crashes(blocks int) *txnSample {
 		c := result.Cell{Guarantee: x.guarantee, Model: "open", Rate: 2000, Producers: 2, Sweep: map[string]string{}}
 		if x.guarantee != "at_least_once" {
 			c.Txn = &result.Txn{Records: 100, Partitions: 3}
-			c.Sweep["target.settings.2pc.coordinator.replicas"] = x.replicas
+			c.Sweep["target.settings.transaction.voted.replicas"] = x.replicas
 		}
 		wait := map[string]float64{"at_least_once": 0, "transactional": 4, "two_phase_commit": 5}[x.guarantee]
 		s.cell(c, func(t *result.Trial) {
