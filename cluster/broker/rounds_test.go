@@ -39,9 +39,8 @@ var costs = []struct {
 	version producer.TransactionVersion
 	of      func(p int) cost
 }{
-	// Verifying at version 0 is answered from memory once a majority confirms that it is the leader's: questions that come while that is under
-	// way share a second confirmation.
-	{"kafka", producer.Version0, func(p int) cost { return cost{1, 1 + min(p, 2), 1, 1 + uint64(min(p, 2)), uint64(p) + 2} }},
+	// Verifying at version 0 is answered from memory: the partition judges by its term whether the coordinator can know.
+	{"kafka", producer.Version0, func(p int) cost { return cost{1, 1, 1, 1, uint64(p) + 2} }},
 	{"kafka", producer.Version2, func(p int) cost { return cost{0, 2, 1, uint64(p), uint64(p) + 2} }},
 	{"2pc.voted", producer.Version0, func(p int) cost { return cost{1, 1, 2, uint64(p) + 1, 2*uint64(p) + 2} }},
 	{"2pc.voted", producer.Version2, func(p int) cost { return cost{0, 1, 2, uint64(p), 2*uint64(p) + 2} }},

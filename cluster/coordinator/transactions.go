@@ -224,6 +224,15 @@ func (x *Transactions) votes(id string) bool { return x.cfg.Voted != nil && x.cf
 
 // ask hands a request to the goroutine that decides about the transactional id. It is held until deadline at most; zero: no sooner than Hold.
 func (x *Transactions) ask(id string, deadline time.Time, done func(kafkatx.Answer), event func(r kafkatx.Request, fresh int64) kafkatx.Event) {
+	t, why := x.term(id)
+	if t == nil {
+		done(kafkatx.Answer{Code: kafkatx.Code(why), ProducerID: kafkatx.None, Epoch: kafkatx.None})
+		return
+	}
+	x.askTerm(t, id, deadline, done, event)
+}
+
+func (x *Transactions) askTerm(t *txnTerm, id string, deadline time.Time, done func(kafkatx.Answer), event func(r kafkatx.Request, fresh int64) kafkatx.Event) {
 	refuse := func(c kafkatx.Code) { done(kafkatx.Answer{Code: c, ProducerID: kafkatx.None, Epoch: kafkatx.None}) }
 	if id == "" || !fits(id) {
 		refuse(TxnInvalidRequest)
@@ -232,11 +241,6 @@ func (x *Transactions) ask(id string, deadline time.Time, done func(kafkatx.Answ
 	until := x.cfg.Now().Add(x.cfg.Hold)
 	if !deadline.IsZero() && deadline.Before(until) {
 		until = deadline
-	}
-	t, why := x.term(id)
-	if t == nil {
-		refuse(kafkatx.Code(why))
-		return
 	}
 	if why := t.ask(func() { t.request(t.live(id), &asked{event: event, done: done, until: until}) }); why != codeNone {
 		refuse(kafkatx.Code(why))

@@ -397,16 +397,16 @@ func TestTheNextCoordinatorGoesOnFromEveryStep(t *testing.T) {
 				r.end("x", a, true, kafkatx.Version0)
 				synctest.Wait()
 				// The node stops where it stands, and another one leads from what is in the log.
-				next := newTxnTable()
-				if err := next.Restore(r.part.kept.Snapshot(nil)); err != nil {
-					t.Fatal(err)
-				}
+				log := r.part.kept.Snapshot(nil)
 				r.part.change(func(p *fakeShard) { p.ready = false })
 				r.x.Led(r.part)
 				r.points.DisarmAll()
 				synctest.Wait()
 				s := newTxnRig(t)
-				s.part.kept.(*txnTable).metas = next.metas
+				s.lose()
+				if err := s.part.kept.Restore(log); err != nil {
+					t.Fatal(err)
+				}
 				s.lead(2)
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
@@ -432,4 +432,3 @@ func TestTheNextCoordinatorGoesOnFromEveryStep(t *testing.T) {
 		})
 	}
 }
-

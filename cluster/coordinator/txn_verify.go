@@ -15,7 +15,7 @@ import (
 // verifyMethod asks a transactional id's coordinator what partition.Coordinators is asked.
 //
 //	call:    version i8 = 1 | transactional id string | producer id i64 | epoch i16 | topic string | partition i32 | add i8 | patience in ms i32
-//	answer:  code i16
+//	answer:  code i16 | term of who answers i32
 //
 // Strings have a length of two bytes. The answer's code is 0 when the transaction is ongoing and has the partition.
 const verifyMethod = "txn.verify"
@@ -36,7 +36,7 @@ func (x *Transactions) Verify(q partition.Question, done func(partition.Verified
 	case leader == meta.NoLeader, leader != x.cfg.Self && !x.cfg.Alive(leader):
 		done(partition.Verified{}, partition.ErrNotCoordinator)
 	case leader == x.cfg.Self:
-		x.judge(q, func(c kafkatx.Code) { done(verified(c)) })
+		x.judge(q, func(c kafkatx.Code, term int32) { done(verified(c, term)) })
 	default:
 		if x.verifying.Add(1) > maxVerifies {
 			x.verifying.Add(-1)
@@ -44,9 +44,9 @@ func (x *Transactions) Verify(q partition.Question, done func(partition.Verified
 			return
 		}
 		there := x.spawn(func() {
-			c := x.callVerify(leader, q)
+			c, term := x.callVerify(leader, q)
 			x.verifying.Add(-1)
-			done(verified(c))
+			done(verified(c, term))
 		})
 		if !there {
 			x.verifying.Add(-1)
@@ -75,10 +75,15 @@ func (x *Transactions) coordinatorOf(id string) rpc.NodeID {
 	return t.Partitions[ShardOf(id, len(t.Partitions))].Leader
 }
 
-// judge asks the machine that this node leads.
-func (x *Transactions) judge(q partition.Question, done func(kafkatx.Code)) {
+// judge asks the machine that this node leads, and says in which term it answered.
+func (x *Transactions) judge(q partition.Question, done func(c kafkatx.Code, term int32)) {
+	t, why := x.term(q.TransactionalID)
+	if t == nil {
+		done(kafkatx.Code(why), 0)
+		return
+	}
 	p := []kafkatx.Partition{{Topic: q.Topic, Number: q.Number}}
-	x.ask(q.TransactionalID, q.Deadline, func(a kafkatx.Answer) { done(a.Code) }, func(r kafkatx.Request, _ int64) kafkatx.Event {
+	x.askTerm(t, q.TransactionalID, q.Deadline, func(a kafkatx.Answer) { done(a.Code, t.epoch) }, func(r kafkatx.Request, _ int64) kafkatx.Event {
 		if q.Add {
 			return kafkatx.AddPartitions{Request: r, ProducerID: q.ProducerID, Epoch: q.Epoch, Partitions: p, Version: kafkatx.Version2}
 		}
@@ -87,10 +92,10 @@ func (x *Transactions) judge(q partition.Question, done func(kafkatx.Code)) {
 }
 
 // verified says a coordinator's code in the partitions' words.
-func verified(c kafkatx.Code) (partition.Verified, error) {
+func verified(c kafkatx.Code, term int32) (partition.Verified, error) {
 	switch c {
 	case kafkatx.OK:
-		return partition.Verified{Ongoing: true}, nil
+		return partition.Verified{Ongoing: true, Term: term}, nil
 	case kafkatx.TransactionAbortable:
 		return partition.Verified{}, nil
 	case kafkatx.InvalidTxnState:
@@ -107,13 +112,13 @@ func verified(c kafkatx.Code) (partition.Verified, error) {
 	return partition.Verified{}, partition.ErrNotCoordinator
 }
 
-func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) kafkatx.Code {
+func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) (c kafkatx.Code, term int32) {
 	patience := x.cfg.Hold
 	if !q.Deadline.IsZero() {
 		patience = min(patience, q.Deadline.Sub(x.cfg.Now()))
 	}
 	if patience <= 0 || !fits(q.TransactionalID, q.Topic) {
-		return kafkatx.NotCoordinator
+		return kafkatx.NotCoordinator, 0
 	}
 	w := field.Writer{}
 	w.Int8(verifyVersion)
@@ -132,15 +137,15 @@ func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) kafkatx.C
 	defer cancel()
 	answer, err := x.cfg.Node.Call(ctx, to, verifyMethod, w.Bytes)
 	if err != nil {
-		return kafkatx.NotCoordinator
+		return kafkatx.NotCoordinator, 0
 	}
 	r := field.Reader{Bytes: answer}
-	code := kafkatx.Code(r.Int16())
+	c, term = kafkatx.Code(r.Int16()), r.Int32()
 	if err := r.End(); err != nil {
 		x.cfg.Logger.Warn("malformed answer to a verification", "node", to, "error", err)
-		return kafkatx.NotCoordinator
+		return kafkatx.NotCoordinator, 0
 	}
-	return code
+	return c, term
 }
 
 func (x *Transactions) serveVerify(ctx context.Context, from rpc.NodeID, req []byte) ([]byte, error) {
@@ -154,12 +159,17 @@ func (x *Transactions) serveVerify(ctx context.Context, from rpc.NodeID, req []b
 		return nil, fmt.Errorf("coordinator: question of node %d: %w", from, err)
 	}
 	q.Deadline = x.cfg.Now().Add(patience)
-	said := make(chan kafkatx.Code, 1)
-	x.judge(q, func(c kafkatx.Code) { said <- c })
+	type answer struct {
+		code kafkatx.Code
+		term int32
+	}
+	said := make(chan answer, 1)
+	x.judge(q, func(c kafkatx.Code, term int32) { said <- answer{c, term} })
 	select {
-	case c := <-said:
+	case a := <-said:
 		w := field.Writer{}
-		w.Int16(int16(c))
+		w.Int16(int16(a.code))
+		w.Int32(a.term)
 		return w.Bytes, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()

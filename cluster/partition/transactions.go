@@ -35,6 +35,9 @@ type Question struct {
 // Verified is the coordinator's answer.
 type Verified struct {
 	Ongoing bool
+	// Term is that of the coordinator who says so; 0: nothing can be concluded from it. One that is older than the newest marker of the
+	// producer here was deposed, and does not know that the transaction has ended.
+	Term    int32
 	Txn     twopc.Txn     // of a voted transaction: its name
 	Timeout time.Duration // of a voted transaction
 }
@@ -246,6 +249,9 @@ func (l *leadership) said(a coordinatorSaid, r *round) {
 	if k == nil || k.question != a.question {
 		return
 	}
+	if a.err == nil && a.verified.Ongoing && l.deposed(a.owner.id, a.verified.Term) {
+		a.err = ErrNotCoordinator
+	}
 	if isAny(a.err, ErrNotCoordinator, ErrConcurrentTransactions) && len(k.batches) > 0 {
 		k.backoff = min(max(2*k.backoff, firstBackoff), lastBackoff)
 		if k.again = k.asked.Add(k.backoff); k.again.After(r.now) {
@@ -265,6 +271,16 @@ func (l *leadership) said(a coordinatorSaid, r *round) {
 	}
 	l.overlay.Answer(a.owner.id, a.question, err == nil, version)
 	l.ballots.said(a.verified, k.batches, func() { l.resumeAll(k, err, r) })
+}
+
+// deposed says that a coordinator of that term has a successor, whose marker of the producer is here.
+func (l *leadership) deposed(producerID int64, term int32) bool {
+	if term == 0 {
+		return false
+	}
+	l.p.stateMu.Lock()
+	defer l.p.stateMu.Unlock()
+	return term < l.p.producers.Coordinator(producerID, l.overlay)
 }
 
 func (l *leadership) resumeAll(k *parked, refusal error, r *round) {

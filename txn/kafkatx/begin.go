@@ -145,15 +145,16 @@ func union(sorted, more []Partition) []Partition {
 	return slices.Compact(out)
 }
 
-// verify answers a partition leader. Its answer is checked against leadership at version 0, where a batch that comes late may carry the
-// epoch of a transaction that has ended since.
+// verify answers a partition leader. At version 0 a batch that comes late may carry the epoch of a transaction that has ended since, and a
+// coordinator that was deposed may not know of the end. The partition does: it compares the term of who says yes with the one in the newest
+// marker of the producer, so yes needs no proof of leadership.
 func (s *step) verify(e Verify) {
 	m := s.Meta
 	if code := m.admits(e.ProducerID, e.Epoch); code != OK {
 		s.fail(e.Request, code)
 		return
 	}
-	a := Answer{Request: e.Request, ProducerID: None, Epoch: None, Confirm: m.Version < Version2}
+	a := Answer{Request: e.Request, ProducerID: None, Epoch: None}
 	for _, p := range e.Partitions {
 		if m.Status != Ongoing || !m.has([]Partition{p}) {
 			a.Code, a.Confirm, a.Missing = TransactionAbortable, true, append(a.Missing, p)

@@ -97,6 +97,18 @@ type Marker struct {
 	Commit           bool
 }
 
+// Coordinator is the coordinator's epoch in the newest marker of a producer, committed or in flight; -1 if none is known.
+func (s *State) Coordinator(producerID int64, inflight *Overlay) int32 {
+	newest := int32(none)
+	if stored := s.producers[producerID]; stored != nil {
+		newest = stored.coord
+	}
+	if flying := inflight.of(producerID); flying != nil {
+		newest = max(newest, flying.coord)
+	}
+	return newest
+}
+
 // CheckMarker decides whether a marker is to be appended. Duplicate: the marker itself is in flight or is known to have been
 // committed, so a coordinator that lost its memory may send markers again. What was verified for the producer counts no more,
 // whatever the verdict: a batch that comes after the marker must be verified again.
