@@ -82,7 +82,11 @@ func writeJUnit(r *result.Run) error {
 		doubtful := t.Check.Status == check.Inconclusive
 		add(t.ID, "could be judged", doubtful && !skippedOnly(t), doubtful, strings.Join(t.Check.Reasons, "; "))
 		for _, x := range t.Check.Rules {
-			add(t.ID, x.ID+" "+x.Name, x.Status == check.Violated && !x.Tolerated, x.Status == check.Inconclusive, fmt.Sprintf("%d of %d %s", x.Count, x.Denominator, x.Of))
+			what := fmt.Sprintf("%d of %d %s", x.Count, x.Denominator, x.Of)
+			if x.Status == check.NotChecked {
+				what = "not checked: " + x.Why
+			}
+			add(t.ID, x.ID+" "+x.Name, x.Status == check.Violated && !x.Tolerated, x.Status == check.Inconclusive || x.Status == check.NotChecked, what)
 		}
 	}
 	for _, e := range r.Results.Expectations {
