@@ -39,6 +39,7 @@ func joinGroup(c *call, req *kmsg.JoinGroupRequest, answer func(kmsg.Response)) 
 	for _, p := range req.Protocols {
 		e.Protocols = append(e.Protocols, group.Protocol{Name: p.Name, Metadata: slices.Clone(p.Metadata)})
 	}
+	c.req.LetGo() // the answer may wait for members that have not been read yet
 	c.cfg.Groups.Join(req.Group, e, func(j group.Joined) {
 		resp := kmsg.NewPtrJoinGroupResponse()
 		resp.ErrorCode, resp.Generation = c.refuse(int16(j.Code)), j.Generation

@@ -25,6 +25,7 @@ func syncGroup(c *call, req *kmsg.SyncGroupRequest, answer func(kmsg.Response)) 
 	for _, a := range req.GroupAssignment {
 		e.Assignments[a.MemberID] = slices.Clone(a.MemberAssignment)
 	}
+	c.req.LetGo() // the answer waits for the leader's request
 	c.cfg.Groups.Sync(req.Group, e, func(s group.Synced) {
 		resp := kmsg.NewPtrSyncGroupResponse()
 		resp.ErrorCode, resp.MemberAssignment = c.refuse(int16(s.Code)), s.Assignment

@@ -68,6 +68,12 @@ func TestSubscriptionsAndAssignmentsComeBackByteForByte(t *testing.T) {
 	subscription := map[*client][]byte{a: bytes.Repeat([]byte{0, 0xa1, 0xff}, 300), b: bytes.Repeat([]byte{0xb2}, 2000)}
 	ja := a.receive(a.enter(v, "g", subscription[a])).(*kmsg.JoinGroupResponse)
 	waits := b.enter(v, "g", subscription[b])
+	eventually(t, "a member that waits for others holds no memory for requests", func() bool {
+		describe := kmsg.NewPtrDescribeGroupsRequest()
+		describe.Groups = []string{"g"}
+		members := a.ask(describe).(*kmsg.DescribeGroupsResponse).Groups[0].Members
+		return len(members) == 2 && w.broker.Stats().InflightBytes == 0
+	})
 	eventually(t, "the first member is told to join again", func() bool {
 		beat := kmsg.NewPtrHeartbeatRequest()
 		beat.Version, beat.Group, beat.MemberID, beat.Generation = 3, "g", ja.MemberID, ja.Generation

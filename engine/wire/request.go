@@ -14,7 +14,7 @@ type Request struct {
 	Version       int16
 	CorrelationID int32
 	ClientID      string // empty if the client sent null
-	// Body is what follows the header. It aliases Buf and is valid until the request is answered; whoever
+	// Body is what follows the header. It aliases Buf and is valid until the request is answered or let go; whoever
 	// needs it longer calls Buf.Retain first.
 	Body     []byte
 	Buf      *Buf

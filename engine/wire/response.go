@@ -57,9 +57,22 @@ func (r *Request) ReplyMessage(m kmsg.Response) { r.answerMessage(m, false) }
 // ReplyMessageWait is ReplyMessage for a goroutine that may wait for the client.
 func (r *Request) ReplyMessageWait(m kmsg.Response) { r.answerMessage(m, true) }
 
+// LetGo gives the request's buffer back before the request is answered: one that waits for other clients, as a JoinGroup does, must not keep
+// them from being read. Body and Buf are nil afterwards. It is called once at most, before the request is handed to whoever answers it.
+func (r *Request) LetGo() {
+	r.release()
+	r.Buf, r.Body = nil, nil
+}
+
+func (r *Request) release() {
+	if r.Buf != nil {
+		r.Buf.Release()
+	}
+}
+
 // ReplyNone answers a request whose client expects no response (acks=0), or none that it could read.
 func (r *Request) ReplyNone() {
-	r.Buf.Release()
+	r.release()
 	r.Conn.complete(r, Response{}, false)
 }
 
@@ -74,7 +87,7 @@ func (r *Request) answer(resp Response, wait bool) {
 	}
 	binary.BigEndian.PutUint32(resp.headBytes[:], uint32(int64(n)+resp.fileBytes+resp.memory))
 	binary.BigEndian.PutUint32(resp.headBytes[lengthBytes:], uint32(r.CorrelationID))
-	r.Buf.Release()
+	r.release()
 	resp.headLen = lengthBytes + n
 	r.Conn.complete(r, resp, wait)
 }
@@ -90,7 +103,7 @@ func (r *Request) answerMessage(m kmsg.Response, wait bool) {
 	b = m.AppendTo(b)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-lengthBytes))
 	*p = b
-	r.Buf.Release()
+	r.release()
 	r.Conn.complete(r, Response{whole: p, memory: int64(cap(b))}, wait)
 }
 
