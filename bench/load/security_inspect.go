@@ -184,9 +184,13 @@ func BadCredentials(err error) bool {
 // WrongMechanism says whether the cluster does not speak the SASL mechanism.
 func WrongMechanism(err error) bool { return errors.Is(err, kerr.UnsupportedSaslMechanism) }
 
-// guessOf names the Kafka version whose APIs a broker offers.
+// guessOf names the Kafka version whose APIs a broker offers; "" where it is like none of them.
 func guessOf(r *kmsg.ApiVersionsResponse) string {
-	return strings.TrimSpace(kversion.FromApiVersionsResponse(r).VersionGuess())
+	guess := kversion.FromApiVersionsResponse(r).VersionGuess()
+	if !strings.HasPrefix(guess, "v") && !strings.HasPrefix(guess, "at least ") {
+		return ""
+	}
+	return guess
 }
 
 // HungUp says whether brokers closed the connection at the first request, as they do to clients that come without the TLS or the SASL

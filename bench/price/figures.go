@@ -53,7 +53,8 @@ type figures struct {
 // picks are what is told of a run whose offers were fixed, and of one that took what it could get.
 var (
 	latencyPicks = map[string]pick{"acked p50": latency("ack", p50), "acked p99": latency("ack", p99), "readable p50": latency("visible", p50), "readable p99": latency("visible", p99),
-		"commit p50": latency("commit", p50), "commit p99": latency("commit", p99), "transactions/s": transactions, "kept up": keptUp}
+		"commit p50": latency("commit", p50), "commit p99": latency("commit", p99), "transactions/s": transactions, "kept up": keptUp,
+		"end to end p50": latency("end_to_end", p50), "end to end p99": latency("end_to_end", p99)}
 	ratePicks = map[string]pick{"records/s": achieved, "transactions/s": transactions}
 )
 
@@ -87,6 +88,9 @@ func (f *figures) add(v check.Verdict) {
 		f.violated++
 	case check.Inconclusive:
 		f.doubtful++
+	}
+	if v.Status == check.Inconclusive { // what was not read to its end counts neither as kept nor as lost
+		return
 	}
 	f.totals.Acked += v.Totals.Acked
 	f.totals.Lost += v.Totals.Lost

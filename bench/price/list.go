@@ -79,7 +79,7 @@ func (l List) heading() string {
 		copies = count(n, "copy", "copies")
 	}
 	if l.Report != nil && l.Report.Effective["min.insync.replicas"] != "" {
-		copies += ", at least " + l.Report.Effective["min.insync.replicas"] + " in sync"
+		copies += " (min.insync.replicas " + l.Report.Effective["min.insync.replicas"] + ")"
 	}
 	return fmt.Sprintf("What each delivery guarantee costs on %s: %s; %d partitions, %s; records of %d bytes from %s.",
 		p.Brokers[0], count(len(p.Facts.Brokers), "broker", "brokers"), p.Partitions, copies, p.Bytes, count(p.Producers, "producer", "producers"))
@@ -104,9 +104,25 @@ func (l List) latencies(b *strings.Builder, r *result.Run, width int) {
 	t := table{widths: []int{16, w, w, w, w, 17, 17}}
 	t.row("guarantee", "p50", "p99", "p50", "p99", "acked", "readable")
 	t.rule()
-	l.rows(&t, figuresOf(r, latencyPicks), func(f figures) []string {
+	fs := figuresOf(r, latencyPicks)
+	l.rows(&t, fs, func(f figures) []string {
 		return []string{show(f.values["acked p50"], value), show(f.values["acked p99"], value), show(f.values["readable p50"], value), show(f.values["readable p99"], value),
 			multiple(f, "acked p50"), multiple(f, "readable p50")}
+	})
+	b.WriteString(t.String())
+	if l.Plan.Workers > 0 {
+		l.endToEnd(b, fs, value, w)
+	}
+}
+
+// endToEnd is what the guarantee costs a pipeline: until what its workers made of a record can be read.
+func (l List) endToEnd(b *strings.Builder, fs []figures, value func(stats.Interval) string, w int) {
+	t := table{widths: []int{16, w, w, 17}}
+	fmt.Fprintf(b, "\nThrough a pipeline of %s, until what was made of a record can be read, in ms:\n\n", count(l.Plan.Workers, "worker", "workers"))
+	t.row("guarantee", "p50", "p99", "× at least once")
+	t.rule()
+	l.rows(&t, fs, func(f figures) []string {
+		return []string{show(f.values["end to end p50"], value), show(f.values["end to end p99"], value), multiple(f, "end to end p50")}
 	})
 	b.WriteString(t.String())
 }
@@ -204,7 +220,7 @@ func (l List) notes() []note {
 	}
 	aside, all, reasons := l.setAside()
 	if aside > 0 {
-		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials were set aside: %s. A client machine that does nothing else, or a lower -rate, gives more sound ones.", aside, all, strings.Join(reasons, "; "))})
+		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials were set aside: %s.%s", aside, all, strings.Join(reasons, "; "), hint(reasons))})
 	}
 	out = append(append(out, l.behind()...), l.commits()...)
 	if l.copies() == 1 {
@@ -249,10 +265,21 @@ func (l List) bounds() string {
 			blocks = max(blocks, f.valid)
 		}
 	}
+	if blocks == 0 {
+		return "No trial was sound."
+	}
 	if blocks < 6 {
 		return fmt.Sprintf("Medians of %s, in brackets lowest and highest: -blocks 6 is the least that gives a 95 %% interval.", count(blocks, "block", "blocks"))
 	}
 	return fmt.Sprintf("Medians of %d blocks, in brackets their 95 %% interval.", blocks)
+}
+
+// hint says what makes fewer trials be set aside.
+func hint(reasons []string) string {
+	if !strings.Contains(strings.Join(reasons, " "), "fell behind") {
+		return ""
+	}
+	return " A client machine that does nothing else, or a lower -rate, gives more sound ones."
 }
 
 func (l List) setAside() (aside, all int, reasons []string) {

@@ -52,6 +52,7 @@ type Options struct {
 	Copies     int // of each partition; 0: the cluster's default
 	Bytes      int // of a record
 	Records    int // of a transaction, unless TransactionFor is over before
+	Workers    int // of a pipeline that makes a record of each that it reads; 0: no pipeline
 	Blocks     int
 	Steady     time.Duration // the measured part of a trial; a third of it is sent before, not measured
 	Seed       int64
@@ -105,6 +106,7 @@ func (o Options) Validate() error {
 	between("the number of copies", o.Copies, 0, 31)
 	between("the size of a record", o.Bytes, 64, 1<<20)
 	between("the number of records of a transaction", o.Records, 1, 100_000)
+	between("the number of workers", o.Workers, 0, 16)
 	between("the number of blocks", o.Blocks, 1, mostBlocks)
 	if o.Steady < 100*time.Millisecond || o.Steady > mostSteady {
 		bad("the measured part of a trial is %s: give 100ms to %s", o.Steady, mostSteady)

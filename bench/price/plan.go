@@ -29,6 +29,13 @@ const (
 	leastWaiting = 200
 )
 
+// groupName ends the names of groups. gathering is what a cluster may take before a new group works: Kafka waits three seconds for more
+// members.
+const (
+	groupName = "workers"
+	gathering = 4500 * time.Millisecond
+)
+
 // spare is what of MostTime is kept for everything but trials.
 const spare = time.Minute
 
@@ -78,7 +85,13 @@ func (p *Plan) Stem() string { return p.Prefix + p.Run + "-" }
 
 func (p *Plan) build() error {
 	p.Scenarios = nil
-	first, err := p.parse("price.yaml", underRate, fmt.Sprintf("load.rate=%g/s", p.Rate), fmt.Sprintf("load.max_outstanding=%d", max(leastWaiting, int(p.Rate*waiting.Seconds()))))
+	sets := []string{fmt.Sprintf("load.rate=%g/s", p.Rate), fmt.Sprintf("load.max_outstanding=%d", max(leastWaiting, int(p.Rate*waiting.Seconds())))}
+	if p.Workers > 0 {
+		sets = append(sets, fmt.Sprintf("topics=[{name: load, partitions: %d}, {name: made, partitions: %d}]", p.Partitions, p.Partitions),
+			fmt.Sprintf("consumers={groups: [{name: %s, members: %d}], transform: {from: load, to: made}}", groupName, p.Workers),
+			fmt.Sprintf("phases.warmup=%s", max(p.Steady/3, gathering)))
+	}
+	first, err := p.parse("price.yaml", underRate, sets...)
 	if err != nil {
 		return err
 	}
@@ -195,7 +208,7 @@ func (p *Plan) Creates() []string {
 	out := []string{fmt.Sprintf("topic %sTIME-try: 1 partition, %s. One record for each right that is tried. Removed before the load begins.", p.Stem(), copies)}
 	for _, s := range p.Scenarios {
 		cells := s.Expand()
-		sent := fmt.Sprintf("at most %.0f records", p.Rate*s.Phases.Sending().Seconds())
+		sent := fmt.Sprintf("at most %.0f records", p.Rate*s.Phases.Sending().Seconds()) // a pipeline makes as many again
 		if s.Load.Model == "closed" {
 			sent = "as many records as the cluster takes in " + s.Phases.Sending().String()
 		}
@@ -203,6 +216,10 @@ func (p *Plan) Creates() []string {
 			out = append(out, fmt.Sprintf("%d topics %sTIME-bBB-cCC-%s, BB 01 to %02d, CC 01 to %02d, one after the other: %d partitions, %s%s; %s of %d bytes each. Removed when its trial ends.",
 				len(cells)*s.Runs.Repeats, p.Stem(), t.Name, s.Runs.Repeats, len(cells), t.Partitions, copies, settings(t.Config), sent, p.Bytes))
 		}
+	}
+	if p.Workers > 0 {
+		out = append(out, fmt.Sprintf("%d groups %sTIME-bBB-cCC-%s of %s, one for each trial, and %sTIME-try to try the right. Removed at the end.",
+			len(p.Scenarios[0].Expand())*p.Blocks, p.Stem(), groupName, count(p.Workers, "member", "members"), p.Stem()))
 	}
 	return append(out, p.createsIDs()...)
 }
@@ -218,8 +235,12 @@ func (p *Plan) createsIDs() []string {
 		for _, s := range p.Scenarios {
 			trials += s.Runs.Repeats
 		}
-		out = append(out, fmt.Sprintf("%d transactional ids %s…, one for each producer of a trial of %s, and one to try the right. No client can remove them; the cluster forgets them by itself (transactional.id.expiration.ms).",
-			trials*p.Producers+1, p.idStem(g), g))
+		workers := 0
+		if p.Workers > 0 {
+			workers = p.Blocks * p.Workers
+		}
+		out = append(out, fmt.Sprintf("%d transactional ids %s…, one for each producer and worker of a trial of %s, and one to try the right. No client can remove them; the cluster forgets them by itself (transactional.id.expiration.ms).",
+			trials*p.Producers+workers+1, p.idStem(g), g))
 	}
 	if len(out) > 0 && !p.Facts.HasTransactions {
 		out = append(out, "topic "+load.TransactionLog+": not by us, but by the cluster, with its first transaction. It stays.")

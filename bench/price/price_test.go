@@ -92,6 +92,48 @@ func TestPlanIsTheScenarioWithWhatTheUserSays(t *testing.T) {
 	}
 }
 
+func TestPipelineHasATopicAndAGroupOfItsOwnAndTheirRights(t *testing.T) {
+	o := options("a:1")
+	o.Workers = 2
+	p, err := NewPlan(o, load.Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range p.Scenarios[0].Expand() {
+		if len(c.Topics) != 2 || c.Topics[1].Partitions != 6 || c.Consumers.Groups[0].Members != 2 || c.Consumers.Transform.To != "made" || c.Phases.Warmup != gathering {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, r := range []Right{{"Read", "Group", DefaultPrefix}, {"Delete", "Group", DefaultPrefix}} {
+		if !p.wants(r) {
+			t.Errorf("%s is not wanted", r)
+		}
+	}
+	if text := strings.Join(p.Creates(), "\n"); !strings.Contains(text, "-made,") || !strings.Contains(text, "24 groups") || !strings.Contains(text, "25 transactional ids") {
+		t.Error(text)
+	}
+}
+
+func TestMissingRightOnGroupsIsNamed(t *testing.T) {
+	for missing, op := range map[string]kmsg.ACLOperation{"Delete": kmsg.ACLOperationRead, "Read": kmsg.ACLOperationDelete} {
+		list := []kfake.ACL{allow(kmsg.ACLResourceTypeGroup, DefaultPrefix, op)}
+		for _, r := range topicRights() {
+			list = append(list, r)
+		}
+		c, i := cluster(t, list...)
+		o := options(c.ListenAddrs()...)
+		o.Workers = 1
+		p, err := NewPlan(o, load.Facts{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Check(t.Context(), i, time.Now(), false)
+		if err != nil || fmt.Sprint(rightsOf(r)) != "["+missing+" on Group mqbench-price-*]" {
+			t.Errorf("%v, %v", err, rightsOf(r))
+		}
+	}
+}
+
 func TestPlanOfDefaultsEndsWithinTenMinutes(t *testing.T) {
 	o := options("a:1")
 	o.Saturate, o.Blocks = true, mostBlocks

@@ -77,6 +77,9 @@ func (p *Plan) Wants() []Right {
 			out = append(out, p.idRight(g, "Describe"), p.idRight(g, "Write"))
 		}
 	}
+	if p.Workers > 0 {
+		out = append(out, Right{"Read", "Group", p.Prefix}, Right{"Delete", "Group", p.Prefix})
+	}
 	return out
 }
 
@@ -230,6 +233,9 @@ func (c *checking) onTopic(name string) {
 		if written {
 			c.tryID(g, func(id string) error { return i.Transact(c.ctx, id, name) })
 		}
+	}
+	if written && c.plan.Workers > 0 && c.try(Right{"Read", "Group", c.plan.Prefix}, func() error { return i.CommitOffset(c.ctx, name, name) }) {
+		c.try(Right{"Delete", "Group", c.plan.Prefix}, func() error { return i.DeleteGroup(c.ctx, name) })
 	}
 	if c.failed == nil {
 		c.readSettings(name)

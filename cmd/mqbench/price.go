@@ -30,6 +30,7 @@ type priceCmd struct {
 	Copies     int           `name:"replication-factor" help:"Copies of a partition. Default: the cluster's."`
 	Bytes      int           `name:"record-bytes" help:"Bytes of a record's value." default:"1024"`
 	Records    int           `name:"txn-records" help:"Records of a transaction." default:"100"`
+	Workers    int           `help:"Workers that read in a group, make a record of each and commit, for the end-to-end price of a pipeline; 0: none." default:"0"`
 	Blocks     int           `help:"Repeats; six are the least that give an interval." default:"6"`
 	Steady     time.Duration `help:"Measured part of a trial; a third of it is sent before." default:"4.5s"`
 	Seed       int64         `help:"Seed of everything random." default:"1"`
@@ -79,7 +80,7 @@ func (c *priceCmd) Run(s *streams) error {
 
 func (c *priceCmd) options() (price.Options, error) {
 	o := price.Options{Brokers: c.Brokers, Prefix: c.Prefix, Guarantees: price.Guarantees, Saturate: c.Saturate, Producers: c.Producers,
-		Partitions: c.Partitions, Copies: c.Copies, Bytes: c.Bytes, Records: c.Records, Blocks: c.Blocks, Steady: c.Steady, Seed: c.Seed}
+		Partitions: c.Partitions, Copies: c.Copies, Bytes: c.Bytes, Records: c.Records, Workers: c.Workers, Blocks: c.Blocks, Steady: c.Steady, Seed: c.Seed}
 	if len(c.Guarantees) > 0 {
 		o.Guarantees = nil
 		for _, g := range c.Guarantees {
