@@ -3,6 +3,8 @@
 package check
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"gopherlog/bench/scenario"
@@ -113,4 +115,26 @@ type Example struct {
 	Sequence  uint64  `json:"sequence"`
 	What      string  `json:"what"`
 	Seconds   float64 `json:"seconds"` // when, on the run's clock; -1 unknown
+}
+
+// Where names the place and the message of a witness, as far as it has them.
+func (e Example) Where() string {
+	var out []string
+	if e.Topic != "" {
+		out = append(out, fmt.Sprintf("%s/%d", e.Topic, e.Partition))
+		if e.Offset >= 0 {
+			out[0] += fmt.Sprintf(" offset %d", e.Offset)
+		}
+	}
+	if e.Topic != "" && e.Producer >= 0 && !strings.HasPrefix(e.What, "group ") {
+		out = append(out, fmt.Sprintf("producer %d session %d sequence %d", e.Producer, e.Session, e.Sequence))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (e Example) String() string {
+	if at := e.Where(); at != "" {
+		return at + ": " + e.What
+	}
+	return e.What
 }

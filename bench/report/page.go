@@ -67,6 +67,7 @@ type page struct {
 	Gaps            *Chart
 	Ledger          ledger
 	Rules           Table
+	Witnesses       Table
 	Legend          template.HTML
 	Sent            Table
 	Errors          Table
@@ -128,7 +129,7 @@ func Render(dirs []string, out, title string) error {
 
 // page assembles the parts in the order in which readers ask.
 func (s *set) page(title string) (*page, []*Chart, error) {
-	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
+	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Witnesses: s.witnesses(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
 		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims(), Latencies: s.latencies(), Pipelines: s.pipelines()}
 	s.head(p)
 	p.Base = look(base(s.guarantees())).Label
@@ -158,7 +159,7 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 func (p *page) tables() map[string]Table {
 	all := map[string]Table{"ledger": p.Ledger.table(), "rules": p.Rules, "sent": p.Sent, "errors": p.Errors, "faults": p.Faults,
 		"saturation": p.Saturation, "thresholds": p.Thresholds, "settings": p.Settings}
-	for name, t := range map[string]Table{"in-flight": p.InFlight, "transaction-cost": p.SizeTable, "stalls": p.Stalls, "claims": claimTable(p.Claims), "latencies": p.Latencies, "pipelines": p.Pipelines} {
+	for name, t := range map[string]Table{"in-flight": p.InFlight, "transaction-cost": p.SizeTable, "stalls": p.Stalls, "claims": claimTable(p.Claims), "latencies": p.Latencies, "witnesses": p.Witnesses, "pipelines": p.Pipelines} {
 		if len(t.Rows) > 0 {
 			all[name] = t
 		}

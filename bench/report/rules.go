@@ -83,6 +83,35 @@ func notChecked(keys []ruleKey, sums map[ruleKey]*ruleSum) (rows [][]string) {
 	return rows
 }
 
+// shownWitnesses bounds the witnesses of one rule and cell on the page; results.json holds more.
+const shownWitnesses = 5
+
+// witnesses lists what the rules saw that the guarantee forbids.
+func (s *set) witnesses() Table {
+	t := Table{Head: []string{"guarantee", "rule", "trial", "at, s", "where", "what"}}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Cells {
+			shown := map[string]int{}
+			for _, tr := range recorded(r, c.ID) {
+				for _, x := range tr.Check.Rules {
+					if x.Status != check.Violated {
+						continue
+					}
+					for _, e := range x.Examples[:min(len(x.Examples), shownWitnesses-shown[x.ID])] {
+						shown[x.ID]++
+						at := "–"
+						if e.Seconds >= 0 {
+							at = fmt.Sprintf("%.3f", e.Seconds)
+						}
+						t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, x.ID + " " + x.Name, tr.ID, at, e.Where(), e.What})
+					}
+				}
+			}
+		}
+	}
+	return t
+}
+
 // leftOut says which rules the scenario left out of a trial: rules of families that the trial was judged by. Older runs knew the first
 // family only.
 func leftOut(t result.Trial, asked map[string]bool) (out []string) {

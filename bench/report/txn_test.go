@@ -337,3 +337,25 @@ func TestLatenciesOfTransactionsAreDrawnAgainstLoadEachForItself(t *testing.T) {
 		t.Error("claims without a measurement")
 	}
 }
+
+func TestAViolationShowsWhatWasSeen(t *testing.T) {
+	s := sizes(3, true)
+	x := &s.res.Trials[len(s.res.Trials)-1].Check
+	for i := range x.Rules {
+		if r := &x.Rules[i]; r.ID == "C3" {
+			r.Status, r.Count = check.Violated, 40
+			for n := range 32 {
+				r.Examples = append(r.Examples, check.Example{Offset: -1, Producer: 1, Sequence: uint64(n), What: fmt.Sprintf("transaction %d of producer 1, session 0: 3 of 6 messages are readable", n), Seconds: 1})
+			}
+		}
+	}
+	set := &set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}
+	rows := set.witnesses().Rows
+	if len(rows) != shownWitnesses || rows[0][0] != "two-phase commit" || !strings.Contains(rows[0][5], "3 of 6") || rows[0][4] != "" {
+		t.Errorf("%q", rows)
+	}
+	e := check.Example{Topic: "in", Partition: 2, Offset: 7, Producer: 1, Sequence: 9, What: "was never sent"}
+	if got := e.String(); got != "in/2 offset 7, producer 1 session 0 sequence 9: was never sent" {
+		t.Error(got)
+	}
+}

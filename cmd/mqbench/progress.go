@@ -154,7 +154,7 @@ func printSummary(w io.Writer, r *result.Run) {
 			if x.Status == check.Violated && !x.Tolerated {
 				fmt.Fprintf(w, "  ✗ %s %s %s: %d of %d %s\n", t.ID, x.ID, x.Name, x.Count, x.Denominator, x.Of)
 				for _, e := range x.Examples[:min(3, len(x.Examples))] {
-					fmt.Fprintf(w, "      %s/%d offset %d, producer %d sequence %d: %s\n", e.Topic, e.Partition, e.Offset, e.Producer, e.Sequence, e.What)
+					fmt.Fprintf(w, "      %s\n", e)
 				}
 			}
 		}
