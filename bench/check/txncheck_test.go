@@ -197,6 +197,7 @@ func TestWhatHasNoEvidenceIsNotCheckedAndNeverPassed(t *testing.T) {
 		"no polls":                      {func(w *txnWorld, _ *Options) { w.noGroup = true; w.reads = slices.DeleteFunc(w.reads, poll) }, []string{"B1", "B2"}},
 		"no last word":                  {func(w *txnWorld, _ *Options) { w.silent = true }, []string{"B12"}},
 		"no reads in the run":           {func(w *txnWorld, _ *Options) { w.reads, w.noGroup = nil, true }, []string{"C2"}},
+		"a final read that broke off":   {func(w *txnWorld, o *Options) { o.Drained = false; w.drain = w.drain[:10] }, []string{"B1", "B3", "B6", "B7", "B12", "C3", "C5", "C7", "C8", "C12"}},
 		"no timeout":                    {func(_ *txnWorld, o *Options) { o.TxnTimeout = 0 }, []string{"C11"}},
 		"retention that nobody told of": {func(_ *txnWorld, o *Options) { o.Expires = true }, []string{"C3", "C7", "C8", "C12"}},
 		"a pipeline that retention cut": {func(w *txnWorld, o *Options) { o.Expires = true; expire(w, in0, 50) }, []string{"C7", "C8"}},
