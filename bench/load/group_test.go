@@ -1,6 +1,8 @@
 package load
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -155,5 +157,33 @@ func TestAStruckWorkerIsReplacedAndNothingIsLost(t *testing.T) {
 		TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
 	if err != nil || v.Status != check.Pass {
 		t.Fatalf("%v %s %q; steps %v, errors %v", err, v.Status, v.Reasons, steps, out.Errors)
+	}
+}
+
+// grumbling is a driver whose members hear of an unwell partition with every poll.
+type grumbling struct{ *kafka }
+
+type grumbler struct{ Member }
+
+func (g grumbling) NewMember(ctx context.Context, cfg MemberConfig) (Member, error) {
+	m, err := g.kafka.NewMember(ctx, cfg)
+	return grumbler{m}, err
+}
+
+func (g grumbler) Poll(ctx context.Context, most int, fn func(Delivery)) error {
+	return errors.Join(errors.New("one partition is unwell"), g.Member.Poll(ctx, most, fn))
+}
+
+func TestWhatComesBesideAnErrorIsWorkedOn(t *testing.T) {
+	_, d := fakeCluster(t, shortSessions)
+	p := groupPlan(t, scenario.Transactional)
+	out, err := Run(t.Context(), grumbling{d.(*kafka)}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := check.Judge(p.HistoryDir, check.Options{Guarantee: p.Guarantee, MinAcked: 100, Drained: out.Drain.Complete, RawDrained: out.Drain.Raw, Invalid: out.Invalid,
+		TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
+	if err != nil || v.Status != check.Pass {
+		t.Fatalf("%v %s %q; errors %v", err, v.Status, v.Reasons, out.Errors)
 	}
 }

@@ -66,9 +66,12 @@ type polled struct {
 func (i *incarnation) step(ctx context.Context) error {
 	m, g := i.member, i.member.groups
 	got, err := i.poll(ctx)
-	if err != nil || len(got) == 0 {
+	if len(got) == 0 {
 		i.client.Release()
 		return err
+	}
+	if err != nil { // of one partition; what came of others would be skipped if it were not worked on
+		m.groups.run.errors.class(err)
 	}
 	t := m.trouble()
 	select {
