@@ -196,12 +196,20 @@ func (f *fetchCall) catchUp(w *partition.Waiter) bool {
 			if f.satisfied() {
 				return true
 			}
-			if p.parked = p.part.Park(w, p.res.HighWatermark, p.res.LeaderEpoch); !p.parked {
+			if p.parked = p.part.Park(w, f.end(p), p.res.LeaderEpoch, f.msg.IsolationLevel); !p.parked {
 				f.read(p)
 			}
 		}
 	}
 	return f.satisfied()
+}
+
+// end is the end of what the client could see when p was read.
+func (f *fetchCall) end(p *fetchPart) int64 {
+	if f.msg.IsolationLevel == partition.ReadCommitted {
+		return p.res.LastStable
+	}
+	return p.res.HighWatermark
 }
 
 // reread reads what moved since the fetch was parked. Nothing moved where it still stands, unless a wake-up said no more

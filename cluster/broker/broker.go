@@ -47,7 +47,7 @@ type Partition interface {
 	Append(*partition.AppendRequest)
 	Read(partition.ReadRequest) (partition.ReadResult, error)
 	CheckEpoch(known int32) (current int32, err error)
-	Park(w *partition.Waiter, hw int64, epoch int32) bool
+	Park(w *partition.Waiter, end int64, epoch int32, isolation int8) bool
 	Unpark(w *partition.Waiter)
 	HighWatermark() int64
 	LastStable() int64

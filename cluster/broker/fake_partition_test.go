@@ -166,10 +166,11 @@ func (p *fakePartition) Read(r partition.ReadRequest) (partition.ReadResult, err
 			return res, nil
 		}
 	}
-	if r.Offset >= res.HighWatermark {
+	limit := p.end(r.Isolation)
+	if r.Offset >= limit {
 		return res, nil
 	}
-	s, err := p.log.Slice(r.Offset, res.HighWatermark, r.MaxBytes, r.MinOne)
+	s, err := p.log.Slice(r.Offset, limit, r.MaxBytes, r.MinOne)
 	if err == nil && s.Bytes == 0 {
 		s.Release()
 		s = nil
@@ -180,10 +181,14 @@ func (p *fakePartition) Read(r partition.ReadRequest) (partition.ReadResult, err
 	return res, err
 }
 
-func (p *fakePartition) Park(w *partition.Waiter, hw int64, epoch int32) bool {
+func (p *fakePartition) Park(w *partition.Waiter, end int64, epoch int32, isolation int8) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hw != hw || !p.leads || p.epoch != epoch {
+	now := p.hw
+	if isolation == partition.ReadCommitted {
+		now -= p.stable
+	}
+	if now != end || !p.leads || p.epoch != epoch {
 		return false
 	}
 	p.waiters[w] = true

@@ -154,7 +154,7 @@ func TestOnlyReadersOfCommittedGetTheAbortedList(t *testing.T) {
 	p.aborted, p.stable = []producer.Aborted{{ProducerID: 7, First: 1, Last: 2}, {ProducerID: 8, First: 0, Last: 3}}, 1
 	for version := int16(4); version <= fetchAPI.max; version++ {
 		for _, isolation := range []int8{partition.ReadUncommitted, partition.ReadCommitted} {
-			req := fetch(version, "t", 0, 0)
+			req := fetch(version, "t", 0)
 			req.IsolationLevel = isolation
 			out := w.dial().ask(req).(*kmsg.FetchResponse).Topics[0].Partitions[0]
 			var got [][2]int64
@@ -169,6 +169,28 @@ func TestOnlyReadersOfCommittedGetTheAbortedList(t *testing.T) {
 				t.Errorf("version %d isolation %d: %+v %s", version, isolation, out, diff)
 			}
 		}
+	}
+}
+
+// A parked read_committed fetch is answered when the transaction at its offset ends.
+func TestAParkedReaderOfCommittedIsAnsweredByTheMarker(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	w.fill("t", 0, 2)
+	p := w.part("t", 0)
+	p.stable = 2
+	req := fetch(12, "t", 0)
+	req.IsolationLevel, req.MaxWaitMillis, req.MinBytes = partition.ReadCommitted, 60_000, 1
+	c := w.dial()
+	c.send(req)
+	eventually(t, "parked", func() bool { return p.parked() == 1 })
+	p.mu.Lock()
+	p.stable = 0
+	p.mu.Unlock()
+	p.wake()
+	out := c.receive(req).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+	if out.LastStableOffset != 2 || len(out.RecordBatches) == 0 {
+		t.Fatalf("%+v", out)
 	}
 }
 

@@ -38,10 +38,10 @@ func (m machine) Apply(entries []replica.Committed) {
 	m.keep(entries)
 	p.logStart.Store(start)
 	p.applied.Store(last.Index)
-	p.stable.Store(stable)
+	moved := p.stable.Swap(stable) != stable
 	if old := p.highWatermark.Load(); last.NextOffset > old {
 		p.highWatermark.Store(last.NextOffset)
-		p.wake()
+		p.wakeReaders(moved)
 	}
 	if trim {
 		p.trimmed(p)

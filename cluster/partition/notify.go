@@ -11,18 +11,25 @@ type Waiter struct {
 // NewWaiter returns a waiter that is parked nowhere.
 func NewWaiter() *Waiter { return &Waiter{C: make(chan struct{}, 1)} }
 
-// Park registers w until the high watermark leaves hw, the leadership of epoch ends, or Unpark. It is one-shot: what fills C
-// also removes w. It returns false, without registering, if that has happened already: read again.
-func (p *Partition) Park(w *Waiter, hw int64, epoch int32) bool {
+// place is a waiter in a partition.
+type place struct {
+	w         *Waiter
+	committed bool // it reads up to the last stable offset
+}
+
+// Park registers w until the end of what its reader may see leaves end, the leadership of epoch ends, or Unpark. That end is the high
+// watermark, or with ReadCommitted the last stable offset: such a reader is not woken by what an open transaction hides from it. It is
+// one-shot: what fills C also removes w. It returns false, without registering, if that has happened already: read again.
+func (p *Partition) Park(w *Waiter, end int64, epoch int32, isolation int8) bool {
 	p.waitMu.Lock()
-	if !slices.Contains(p.waiters, w) {
-		p.waiters = append(p.waiters, w)
+	if p.placeOf(w) < 0 {
+		p.waiters = append(p.waiters, place{w, isolation == ReadCommitted})
 	}
 	p.parked.Store(int32(len(p.waiters)))
 	p.waitMu.Unlock()
 	// Registered first, then looked: a move in between is seen here or fills C.
 	l := p.lead.Load()
-	if p.highWatermark.Load() == hw && l != nil && l.epoch == epoch {
+	if p.end(isolation) == end && l != nil && l.epoch == epoch {
 		return true
 	}
 	p.Unpark(w)
@@ -33,29 +40,48 @@ func (p *Partition) Park(w *Waiter, hw int64, epoch int32) bool {
 func (p *Partition) Unpark(w *Waiter) {
 	p.waitMu.Lock()
 	defer p.waitMu.Unlock()
-	i := slices.Index(p.waiters, w)
+	i := p.placeOf(w)
 	if i < 0 {
 		return
 	}
 	last := len(p.waiters) - 1
-	p.waiters[i], p.waiters[last] = p.waiters[last], nil
+	p.waiters[i], p.waiters[last] = p.waiters[last], place{}
 	p.waiters = p.waiters[:last]
 	p.parked.Store(int32(last))
 }
 
+// placeOf is where w stands; waitMu is held.
+func (p *Partition) placeOf(w *Waiter) int {
+	return slices.IndexFunc(p.waiters, func(x place) bool { return x.w == w })
+}
+
 // wake fills C of everyone parked here. It does not block.
-func (p *Partition) wake() {
+func (p *Partition) wake() { p.wakeReaders(true) }
+
+// wakeReaders is wake; unless the last stable offset moved, readers of committed stay.
+func (p *Partition) wakeReaders(stable bool) {
 	if p.parked.Load() == 0 {
 		return
 	}
+	var stay []place
 	p.waitMu.Lock()
 	waiters := p.waiters
-	p.waiters = nil
-	p.parked.Store(0)
+	if p.waiters = nil; !stable {
+		for _, x := range waiters {
+			if x.committed {
+				stay = append(stay, x)
+			}
+		}
+		p.waiters = stay
+	}
+	p.parked.Store(int32(len(stay)))
 	p.waitMu.Unlock()
-	for _, w := range waiters {
+	for _, x := range waiters {
+		if x.committed && !stable {
+			continue
+		}
 		select {
-		case w.C <- struct{}{}:
+		case x.w.C <- struct{}{}:
 		default:
 		}
 	}

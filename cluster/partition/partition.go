@@ -101,7 +101,7 @@ type Partition struct {
 	doubtSince atomic.Int64 // since when the first of them does, in nanoseconds since 1970; 0: none does
 
 	waitMu  sync.Mutex // guards waiters
-	waiters []*Waiter
+	waiters []place
 	parked  atomic.Int32 // len(waiters), read without the lock
 
 	marks offsetMarks

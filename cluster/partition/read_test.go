@@ -164,7 +164,7 @@ func TestDivergingConsumersAreToldWhereTheirEpochEnded(t *testing.T) {
 func TestADeposedLeaderAnswersParkedFetches(t *testing.T) {
 	h := open(t)
 	w := NewWaiter()
-	if !h.Park(w, 0, 1) {
+	if !h.Park(w, 0, 1, ReadUncommitted) {
 		t.Fatal("not parked")
 	}
 	h.g.depose(2, "2.0000000000000001", true)
@@ -172,7 +172,7 @@ func TestADeposedLeaderAnswersParkedFetches(t *testing.T) {
 	if _, err := h.Read(read(0)); !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("%v", err)
 	}
-	if h.Park(w, 0, 1) {
+	if h.Park(w, 0, 1, ReadUncommitted) {
 		t.Fatal("parked on a follower")
 	}
 }
@@ -180,7 +180,7 @@ func TestADeposedLeaderAnswersParkedFetches(t *testing.T) {
 func TestParkedFetchesWakeAtTheCommitNotBefore(t *testing.T) {
 	h := open(t, manual)
 	w := NewWaiter()
-	if !h.Park(w, 0, 1) {
+	if !h.Park(w, 0, 1, ReadUncommitted) {
 		t.Fatal("not parked")
 	}
 	h.send(plain(1), AcksNone)
@@ -192,7 +192,7 @@ func TestParkedFetchesWakeAtTheCommitNotBefore(t *testing.T) {
 	}
 	h.g.commit(1)
 	<-w.C
-	if h.Park(w, 0, 1) {
+	if h.Park(w, 0, 1, ReadUncommitted) {
 		t.Fatal("parked behind the high watermark")
 	}
 	if h.parked.Load() != 0 {
@@ -216,7 +216,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			offset = got[len(got)-1].NextOffset()
 			continue
 		}
-		if h.Park(w, res.HighWatermark, res.LeaderEpoch) {
+		if h.Park(w, res.HighWatermark, res.LeaderEpoch, ReadUncommitted) {
 			select {
 			case <-w.C:
 			case <-time.After(10 * time.Second):
@@ -472,7 +472,7 @@ func BenchmarkParkAndWake(b *testing.B) {
 	w := NewWaiter()
 	b.ReportAllocs()
 	for b.Loop() {
-		h.Park(w, hw.Load(), 1)
+		h.Park(w, hw.Load(), 1, ReadUncommitted)
 		h.wake()
 		<-w.C
 	}

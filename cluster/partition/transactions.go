@@ -288,6 +288,9 @@ func (l *leadership) resumeAll(k *parked, refusal error, r *round) {
 		l.parkedBytes -= f.charge
 	}
 	for _, f := range k.batches {
+		if refusal == nil && !f.deadline.IsZero() && !r.now.Before(f.deadline) {
+			refusal = f.parked // and what comes behind it would leave a gap
+		}
 		l.resume(f, refusal, r)
 	}
 }
@@ -296,18 +299,15 @@ func (l *leadership) resumeAll(k *parked, refusal error, r *round) {
 // refused.
 func (l *leadership) resume(f *inflight, refusal error, r *round) {
 	f.parked = nil
-	switch {
-	case f.answered.Load():
-		f.finish(-1, ErrTimeout)
-	case refusal == nil:
+	if refusal == nil {
 		l.checkBatch(f, r)
-	default:
-		if v := l.verdict(f); v.Kind == producer.Duplicate {
-			l.repeat(f, v)
-			return
-		}
-		l.reject(f, refusal)
+		return
 	}
+	if v := l.verdict(f); v.Kind == producer.Duplicate {
+		l.repeat(f, v)
+		return
+	}
+	l.reject(f, refusal)
 }
 
 // ended checks again what waited for the end of the producer's transaction.

@@ -227,7 +227,8 @@ func TestWithoutCoordinatorsOrTransactionalIDNothingOpensATransaction(t *testing
 }
 
 func TestACoordinatorThatCannotBeAskedIsAskedAgainUntilTheDeadline(t *testing.T) {
-	for _, last := range []error{ErrNotCoordinator, nil} {
+	errTooLate := errors.New("too late")
+	for _, last := range []error{ErrNotCoordinator, nil, errTooLate} {
 		c := &coordinators{}
 		h := open(t, with(c))
 		now := time.Now()
@@ -254,11 +255,16 @@ func TestACoordinatorThatCannotBeAskedIsAskedAgainUntilTheDeadline(t *testing.T)
 		mu.Lock()
 		now = deadline
 		mu.Unlock()
+		if last == errTooLate {
+			q.yes() // before anybody has looked at the clock
+		}
 		h.lead.Load().nudge()
 		if r := wait(t, out); !errors.Is(r.Err, ErrNotEnoughReplicas) {
 			t.Fatalf("%+v", r)
 		}
-		q.yes() // too late
+		if last != errTooLate {
+			q.yes()
+		}
 		h.settled(t)
 		if h.EndOffset() != 0 {
 			t.Fatal("appended after its deadline")
@@ -502,9 +508,9 @@ func (h *harness) reload(t testing.TB) {
 	t.Helper()
 	h.g.depose(h.Status().Term+1, "2.0000000000000001", false)
 	state := machine{h.Partition}.Snapshot()
-	base := log.Base{Index: h.applied.Load(), NextOffset: h.HighWatermark(), LogStart: 0, State: state}
-	if err := (machine{h.Partition}).Restore(state, base); err != nil {
-		t.Fatal(err)
+	base, stable := log.Base{Index: h.applied.Load(), NextOffset: h.HighWatermark(), LogStart: 0, State: state}, h.LastStable()
+	if err := (machine{h.Partition}).Restore(state, base); err != nil || h.LastStable() != stable {
+		t.Fatalf("restored: %v, last stable offset %d, was %d", err, h.LastStable(), stable)
 	}
 	h.g.lead(h.Status().Term + 1)
 	eventually(t, "it leads again", func() bool { _, _, ready := h.Leader(); return ready })
@@ -657,6 +663,15 @@ func TestReadersOfCommittedSeeCommittedTransactionsOnly(t *testing.T) {
 	}
 }
 
+func woken(t testing.TB, w *Waiter) {
+	t.Helper()
+	select {
+	case <-w.C:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not woken")
+	}
+}
+
 func TestAMarkerWakesReadersOfCommitted(t *testing.T) {
 	h := open(t, confirming)
 	h.mustPart(t, part(7, 0, 0, 1))
@@ -664,19 +679,54 @@ func TestAMarkerWakesReadersOfCommitted(t *testing.T) {
 	if err != nil || res.Slice != nil {
 		t.Fatalf("%+v %v", res, err)
 	}
-	w := NewWaiter()
-	if !h.Park(w, res.HighWatermark, res.LeaderEpoch) {
+	w, all := NewWaiter(), NewWaiter()
+	if h.Park(w, res.LastStable+1, res.LeaderEpoch, ReadCommitted) {
+		t.Fatal("parked though the last stable offset is another")
+	}
+	if !h.Park(w, res.LastStable, res.LeaderEpoch, ReadCommitted) || !h.Park(all, res.HighWatermark, res.LeaderEpoch, ReadUncommitted) {
 		t.Fatal("not parked")
 	}
-	h.mustMark(t, commitOf(7, 0))
+	h.mustPart(t, part(7, 0, 1, 1))
+	woken(t, all)
 	select {
 	case <-w.C:
-	case <-time.After(10 * time.Second):
-		t.Fatal("not woken")
+		t.Fatal("woken by a record that it may not see")
+	default:
 	}
-	if h.LastStable() != 2 {
+	h.mustMark(t, commitOf(7, 0))
+	woken(t, w)
+	if h.LastStable() != 3 {
 		t.Fatalf("woken at last stable offset %d", h.LastStable())
 	}
+}
+
+func TestTheEndOfALeadershipWakesReadersOfCommitted(t *testing.T) {
+	h := open(t, confirming)
+	h.mustPart(t, part(7, 0, 0, 1))
+	w := NewWaiter()
+	if !h.Park(w, 0, 1, ReadCommitted) {
+		t.Fatal("not parked")
+	}
+	h.g.depose(2, "2.0000000000000001", true)
+	woken(t, w)
+}
+
+// A fetch never waits for a coordinator: while one is being asked, readers of either kind get what there is.
+func TestAReaderDoesNotWaitForACoordinator(t *testing.T) {
+	c := &coordinators{}
+	h := open(t, with(c))
+	h.must(t, plain(2))
+	out := h.sendPart(part(7, 0, 0, 1), time.Time{})
+	q := c.question(t)
+	for _, isolation := range []int8{ReadUncommitted, ReadCommitted} {
+		res, err := h.Read(ReadRequest{Offset: 0, MaxBytes: 1 << 20, CurrentEpoch: NoEpoch, LastFetchedEpoch: NoEpoch, Isolation: isolation})
+		if err != nil || res.Slice == nil || res.Slice.Next != 2 {
+			t.Fatalf("isolation %d: %+v %v", isolation, res, err)
+		}
+		res.Slice.Release()
+	}
+	q.yes()
+	wait(t, out)
 }
 
 func TestEndsAndTimestampsRespectTheIsolation(t *testing.T) {
