@@ -80,3 +80,50 @@ func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 		t.Errorf("joined again: %+v", again)
 	}
 }
+
+// A coordinator that is cut off from the others acknowledges nothing that they do not have, and when it is back it sends everybody to the one
+// that took its place, whose offsets stand.
+func TestACoordinatorThatIsCutOffCommitsNothing(t *testing.T) {
+	c := newTrio(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if r, err := kadm.NewClient(franz(t, c.addrs())).CreateTopic(ctx, 2, 3, nil, "t"); err != nil || r.Err != nil {
+		t.Fatal(r, err)
+	}
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.Version, find.CoordinatorKeys = 4, []string{"g"}
+	eventually(t, "the topic is there", func() bool {
+		return dialAddr(t, c.nodes[0].addr).ask(find).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode == codeNone
+	})
+	first, before := c.served("g", nil)
+	commit := func(cl *client, offset int64) int16 {
+		req := commitOf("g", 0, offset, "")
+		req.Version = 7
+		return cl.ask(req).(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode
+	}
+	eventually(t, "the coordinator's image shows the topic", func() bool { return commit(before, 1) == codeNone })
+
+	c.net.Isolate(first.id)
+	if code := commit(before, 2); code != codeNotCoordinator {
+		t.Errorf("a commit that no other node can have: code %d", code)
+	}
+	second, after := c.served("g", first)
+	eventually(t, "the next coordinator commits", func() bool { return commit(after, 3) == codeNone })
+	if code := commit(before, 4); code != codeNotCoordinator {
+		t.Errorf("a commit to who was replaced: code %d", code)
+	}
+	c.net.Heal()
+	fetch := groupQuestion(9, 7).(*kmsg.OffsetFetchRequest)
+	fetch.Version, fetch.Group = 7, "g"
+	eventually(t, "the group has one coordinator, and its offset", func() bool {
+		n, cl := c.served("g", nil)
+		resp := cl.ask(fetch).(*kmsg.OffsetFetchResponse)
+		if resp.ErrorCode != codeNone {
+			return false
+		}
+		if got := resp.Topics[0].Partitions[0].Offset; got != 3 {
+			t.Fatalf("offset %d at node %d, want what node %d acknowledged: 3", got, n.id, second.id)
+		}
+		return true
+	})
+}
