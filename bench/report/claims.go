@@ -109,7 +109,7 @@ func (s *set) idempotenceClaim() claim {
 		return c
 	}
 	cost := stats.Interval{Center: 100 * (1 - iv.Center), Lo: 100 * (1 - iv.Hi), Hi: 100 * (1 - iv.Lo), N: iv.N, Confidence: iv.Confidence}
-	c.Measured = fmt.Sprintf("%s %% of the throughput, %s of %s", brackets(cost, func(v float64) string { return fmt.Sprintf("%.1f", v) }), span(iv), blocks(iv.N))
+	c.Measured = fmt.Sprintf("%s %% of the throughput, %s of %s", brackets(cost, func(v float64) string { return fmt.Sprintf("%.1f", v) }), span(iv), plural(iv.N, "block"))
 	c.Conditions = conditions(r, cell) + "; acks=all and five requests in flight in both columns"
 	c.Mark, c.Judgement = within20to30(cost)
 	return c
@@ -277,7 +277,7 @@ func (s *set) blockingClaim() claim {
 		if len(l.down) > 0 {
 			down = stats.Summary(l.down).Center
 		}
-		told = append(told, fmt.Sprintf("%s: readers waited %s s, at most %s s, in %d faults of %s s", l.name(), brackets(iv, sig), sig(l.seconds[len(l.seconds)-1]), len(l.seconds), sig(down)))
+		told = append(told, fmt.Sprintf("%s: readers waited %s s, at most %s s, in %s of %s s", l.name(), brackets(iv, sig), sig(l.seconds[len(l.seconds)-1]), plural(len(l.seconds), "fault"), sig(down)))
 		if strings.HasSuffix(l.guarantee, "two_phase_commit") {
 			if down > 0 && iv.Center >= 0.8*down || l.open > 0 {
 				blocked = true

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"fmt"
+	"maps"
 
 	"gopherlog/bench/check"
 	"gopherlog/bench/result"
@@ -20,10 +20,7 @@ func (s *set) pipelines() Table {
 			if !grouped && !piped {
 				continue
 			}
-			name := look(c.Guarantee).Label
-			if v := variantOf(c); v != "" {
-				name += ", " + v
-			}
+			name := cellName(c)
 			row := []string{name, "no pipeline", "", "", "", thousands(again.Shapes["delivered twice"]), thousands(again.Shapes["delivered three times or more"])}
 			if piped {
 				row[1], row[2], row[3] = thousands(made.Denominator), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"])
@@ -33,6 +30,16 @@ func (s *set) pipelines() Table {
 		}
 	}
 	return t
+}
+
+// cellName is the guarantee of a cell and what else it was swept over, but the load.
+func cellName(c result.Cell) string {
+	c.Sweep = maps.Clone(c.Sweep)
+	delete(c.Sweep, "load.rate")
+	if v := variantOf(c); v != "" {
+		return look(c.Guarantee).Label + ", " + v
+	}
+	return look(c.Guarantee).Label
 }
 
 // ruleOf sums one rule over trials; ok is false where none of them checked it.
@@ -61,6 +68,9 @@ func latencyWords(r *result.Run, c result.Cell, metric string) []string {
 	}
 	mid, okMid := summary(trials(r, c.ID), latency(metric, steady, p50))
 	tail, okTail := summary(trials(r, c.ID), latency(metric, steady, p99))
+	if okMid && !okTail { // measured, and too few to tell
+		return []string{valueOf(mid, okMid, sig), "too few"}
+	}
 	return []string{valueOf(mid, okMid, sig), valueOf(tail, okTail, sig)}
 }
 
@@ -79,11 +89,8 @@ func (s *set) latencies() Table {
 			if c.Model == "closed" || len(trials(r, c.ID)) == 0 {
 				continue
 			}
-			name := look(c.Guarantee).Label
-			if v := variantOf(c); v != "" {
-				name += ", " + v
-			}
-			row := []string{fmt.Sprint(name), compact(c.Rate)}
+			name := cellName(c)
+			row := []string{name, compact(c.Rate)}
 			for _, m := range shown {
 				if m == commit && c.Txn == nil || m == endToEnd && !measuredBy(r, c, m) {
 					row = append(row, "–", "–")

@@ -335,11 +335,11 @@ func halfWords(l stats.Line) string {
 	return brackets(l.Half, sig)
 }
 
-func blocks(n int) string {
+func plural(n int, what string) string {
 	if n == 1 {
-		return "1 block"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d blocks", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func scaled(iv stats.Interval, by float64) stats.Interval {

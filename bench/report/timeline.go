@@ -40,7 +40,7 @@ func timeline(r *result.Run, c result.Cell, t result.Trial) (*Chart, error) {
 	lag.Add(lineOf(waiting, s, 1.4, false))
 	lag.Y.Min, lag.Y.Max = 0, math.Max(1, 1.05*maxY(waiting))
 	pic := stacked(fullWidth, []vg.Length{150, 150, 110}, rate, lat, lag)
-	return newChart("timeline-"+c.ID, fmt.Sprintf("%s through the faults", s.Label), faultStory(t),
+	return newChart("timeline-"+c.ID, cellName(c)+" through the faults", faultStory(t),
 		"Top: sent (thin) and acknowledged records a second. Middle: p50, p99 and maximum of the latency until the acknowledgement, counted from the intended send time, so that records which waited for a new leader are in it. Bottom: acknowledged records that no reader has seen yet. Shaded: the fault, from injection until it was healed; small ticks on the top edge: a partition changed its leader.",
 		pic, secondsTable(rows)), nil
 }
@@ -169,15 +169,24 @@ func faultStory(t result.Trial) string {
 
 func gapStory(t result.Trial, faultIndex int) string {
 	load, prober := worst(t, faultIndex)
+	stall, open := stallOf(t, faultIndex)
+	if load < 0 && prober < 0 && stall > 0 { // it hit no partition's leader that is known
+		return stallStory(stall, open)
+	}
 	s := fmt.Sprintf("longest gap between acknowledgements %s as the load client saw it", seconds(load))
 	if prober >= 0 {
 		s += fmt.Sprintf(", %s as a prober on all nodes saw it", seconds(prober))
 	}
-	if stall, open := stallOf(t, faultIndex); stall > 0 {
-		s += fmt.Sprintf(", a reader waited %s", seconds(stall))
-		if open {
-			s += " and had not gone on at the end"
-		}
+	if stall > 0 {
+		s += ", " + stallStory(stall, open)
+	}
+	return s
+}
+
+func stallStory(stall float64, open bool) string {
+	s := "a reader waited " + seconds(stall)
+	if open {
+		s += " and had not gone on at the end"
 	}
 	return s
 }
