@@ -354,6 +354,50 @@ func TestARepeatNeedsNoCoordinator(t *testing.T) {
 	}
 }
 
+func TestARepeatThatStandsBehindARefusedBatchKeepsItsAnswer(t *testing.T) {
+	c := &coordinators{}
+	h := open(t, with(c))
+	first := h.sendPart(part(7, 0, 0, 1), time.Time{})
+	c.question(t).yes()
+	wait(t, first)
+	h.mustMark(t, commitOf(7, 0))
+	late, repeat := h.sendPart(part(7, 0, 1, 1), time.Time{}), h.sendPart(part(7, 0, 0, 1), time.Time{})
+	q := c.question(t)
+	h.settled(t)
+	q.no()
+	if a, b := wait(t, late), wait(t, repeat); !errors.Is(a.Err, ErrInvalidTxnState) || b.Err != nil || b.BaseOffset != 0 {
+		t.Fatalf("late batch %+v, repeat of a committed one %+v", a, b)
+	}
+}
+
+// A proposal of this term was lost: what waits is lost with it, or it could be appended ahead of what is sent again.
+func TestAFailedProposalEndsTheWaiting(t *testing.T) {
+	c := &coordinators{}
+	h := open(t, with(c))
+	out := h.sendPart(part(7, 0, 0, 1), time.Time{})
+	q := c.question(t)
+	ready := func(is bool) { h.g.mu.Lock(); h.g.ready = is; h.g.mu.Unlock() }
+	ready(false) // and nobody has told the partition
+	if r := wait(t, h.send(plain(1), AcksAll)); !errors.Is(r.Err, ErrNotLeader) {
+		t.Fatalf("%+v", r)
+	}
+	h.lead.Load().nudge()
+	if r := wait(t, out); !errors.Is(r.Err, ErrNotLeader) {
+		t.Fatalf("%+v", r)
+	}
+	ready(true)
+	q.yes()
+	h.settled(t)
+	if h.EndOffset() != 0 {
+		t.Fatalf("log end %d", h.EndOffset())
+	}
+	out = h.sendPart(part(7, 0, 0, 1), time.Time{})
+	c.question(t).yes()
+	if r := wait(t, out); r.Err != nil || r.BaseOffset != 0 {
+		t.Fatalf("%+v", r)
+	}
+}
+
 // No pause and no answer: the batch goes in right behind the marker that it waited for.
 func TestABatchThatMeetsTheTransactionBeforeIsHeldUntilItHasEnded(t *testing.T) {
 	c := &coordinators{auto: true}
