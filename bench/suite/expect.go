@@ -165,6 +165,18 @@ func lookUp(name string) (figure, bool) {
 	}, true
 }
 
+// asks says whether a line is about a cell at all: not about one that its system cannot run, and of transactions only where there are some.
+func asks(e scenario.Expect, c result.Cell) bool {
+	if c.Absent != "" {
+		return false
+	}
+	switch metric, _, _ := strings.Cut(e.Metric, "."); metric {
+	case "commit", "end_txn", "transactions", "committed", "in_doubt":
+		return c.Txn != nil
+	}
+	return true
+}
+
 // judgeExpectations decides every line. An absolute line must hold for every
 // cell, on the median over its trials (on the sum for counts, on the largest
 // for maxima); it is undecided where a cell has no sound trial. For ratios see judgeRatio.
@@ -191,6 +203,9 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 	whole := len(r.Manifest.Cells) > 0
 	var said, values []string
 	for _, c := range r.Manifest.Cells {
+		if !asks(e, c) {
+			continue
+		}
 		var v []float64
 		for _, t := range eligible(e.Metric, r) {
 			if x, ok := f(t, e.Phase); ok && t.Cell == c.ID {
@@ -207,6 +222,9 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 		if !e.Holds(x) {
 			outcome = missed
 		}
+	}
+	if len(said) == 0 {
+		return undecided, "no cell that this could be measured in"
 	}
 	if outcome == met && !whole {
 		outcome = undecided
@@ -339,11 +357,11 @@ func ratioGroups(e scenario.Expect, r *result.Run, f figure) []group {
 	var out []group
 	for _, a := range r.Manifest.Cells {
 		rest, ok := besides(a, e.A)
-		if !ok {
+		if !ok || !asks(e, a) {
 			continue
 		}
 		for _, b := range r.Manifest.Cells {
-			if other, ok := besides(b, e.B); !ok || other != rest {
+			if other, ok := besides(b, e.B); !ok || other != rest || !asks(e, b) {
 				continue
 			}
 			g := group{name: rest}

@@ -124,7 +124,7 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	}
 	t.insync = t.fewestInSync(ctx, plan)
 	t.describe(plan) // asks the system for its topic settings: before the topics go
-	if err := t.judge(); err != nil {
+	if err := t.judge(plan); err != nil {
 		return err
 	}
 	if err := t.files(); err != nil { // the verdict stands without the series

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -97,7 +98,7 @@ func side(id string) string {
 const votesPatience = 30 * time.Second // of reading what all nodes wrote down
 
 // votesOf reads what the brokers wrote down of votes and decisions; nil where they were not to.
-func (t *oneTrial) votesOf() *check.Votes {
+func (t *oneTrial) votesOf(plan load.Plan) *check.Votes {
 	ask, ok := t.target.(interface {
 		Ask(ctx context.Context, id int, path string) ([]byte, error)
 	})
@@ -110,6 +111,9 @@ func (t *oneTrial) votesOf() *check.Votes {
 	for _, n := range t.target.Nodes() {
 		b, err := ask.Ask(ctx, n.ID, "/voted")
 		if err == nil {
+			b, err = factsOf(b, plan)
+		}
+		if err == nil {
 			err = v.Add(b)
 		}
 		if err != nil {
@@ -118,6 +122,42 @@ func (t *oneTrial) votesOf() *check.Votes {
 		}
 	}
 	return v
+}
+
+// factsOf leaves of a node's answer what is about a trial: a cluster that is kept remembers those before it, too.
+func factsOf(answer []byte, plan load.Plan) ([]byte, error) {
+	var told map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &told); err != nil {
+		return nil, err
+	}
+	var all, own []json.RawMessage
+	if err := json.Unmarshal(told["facts"], &all); err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	members := plan.Producers.Count
+	for _, g := range plan.Consumers.Groups {
+		members += g.Members
+	}
+	for i := range members {
+		ids[load.TransactionalID(plan.Guarantee, plan.Prefix, plan.RunID, i)] = true
+	}
+	for _, f := range all {
+		var fact struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(f, &fact); err != nil {
+			return nil, err
+		}
+		if ids[fact.ID] {
+			own = append(own, f)
+		}
+	}
+	var err error
+	if told["facts"], err = json.Marshal(own); err != nil {
+		return nil, err
+	}
+	return json.Marshal(told)
 }
 
 // voting says whether a cell needs the control port of its brokers for what they write down or for where they stop.

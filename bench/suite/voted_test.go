@@ -1,0 +1,64 @@
+package suite
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"gopherlog/bench/load"
+	"gopherlog/bench/result"
+	"gopherlog/bench/scenario"
+)
+
+func TestALineSpeaksOnlyOfCellsThatCanBeMeasured(t *testing.T) {
+	r := &result.Run{Manifest: result.Manifest{Cells: []result.Cell{
+		{ID: "c01", Guarantee: "idempotent"},
+		{ID: "c02", Guarantee: "transactional", Txn: &result.Txn{Records: 10}},
+		{ID: "c03", Guarantee: "two_phase_commit", Txn: &result.Txn{Records: 10}, Absent: "not applicable: no votes"},
+	}}}
+	for _, id := range []string{"c01", "c02"} {
+		r.Results.Trials = append(r.Results.Trials, result.Trial{ID: id, Cell: id, Txns: 5, Counts: result.Counts{Acked: 100}})
+	}
+	r.Results.Trials[1].Counts.TxnsInDoubt = 2
+	for _, c := range []struct {
+		metric, op string
+		value      float64
+		want       string
+	}{{"violations", "==", 0, met}, {"in_doubt", "<=", 2, met}, {"in_doubt", "<", 2, missed}} {
+		e := scenario.Expect{Metric: c.metric, Op: c.op, Value: c.value}
+		if got, said := judgeAbsolute(e, r); got != c.want || strings.Contains(said, "not measured") {
+			t.Errorf("%+v: %s, %s", c, got, said)
+		}
+	}
+}
+
+func TestFactsOfEarlierTrialsAreLeftOut(t *testing.T) {
+	plan := load.Plan{RunID: 7, Guarantee: scenario.TwoPhaseCommit, Producers: scenario.Producers{Count: 1}}
+	own := load.TransactionalID(plan.Guarantee, plan.Prefix, plan.RunID, 0)
+	answer, _ := json.Marshal(map[string]any{"node": 2, "dropped": 1, "facts": []map[string]any{{"id": own, "index": 4}, {"id": "2pc.another", "index": 5}}})
+	b, err := factsOf(answer, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Node, Dropped int
+		Facts         []struct {
+			ID    string
+			Index int
+		}
+	}
+	if err := json.Unmarshal(b, &got); err != nil || got.Node != 2 || got.Dropped != 1 || len(got.Facts) != 1 || got.Facts[0].ID != own || got.Facts[0].Index != 4 {
+		t.Errorf("%v: %s", err, b)
+	}
+}
+
+func TestApacheKafkaHasNoVotes(t *testing.T) {
+	c := scenario.Cell{Scenario: scenario.Scenario{Guarantee: scenario.TwoPhaseCommit, Target: scenario.Target{System: "kafka"}}}
+	if err := cannot(c); err == nil || !strings.Contains(err.Error(), "no voted two-phase commit") {
+		t.Errorf("got %v", err)
+	}
+	c.Guarantee = scenario.Transactional
+	if err := cannot(c); err != nil {
+		t.Error(err)
+	}
+}
