@@ -238,6 +238,18 @@ func TestAnEmptyTransactionMayBeAbortedAtVersion2(t *testing.T) {
 	r.expect(Durable{}, "answer 3 ok 100:1")
 }
 
+// A client that gives its next transaction up before the last one has ended is no stranger: nobody else knows the epoch. Kafka fences it.
+func TestGivingUpTheNextTransactionWaitsForTheOneBefore(t *testing.T) {
+	r := begun(t, Version2)
+	r.do(r.end(3, 100, 0, true, Version2))
+	r.do(Durable{})
+	r.expect(r.end(4, 100, 1, false, Version2), "answer 4 CONCURRENT_TRANSACTIONS")
+	r.expect(r.end(5, 100, 1, true, Version2), "answer 5 CONCURRENT_TRANSACTIONS")
+	r.settle()
+	r.expect(r.end(4, 100, 1, false, Version2), "append PrepareAbort 100:2 last 1 v2")
+	r.expect(Durable{}, "answer 4 ok 100:2; append CompleteAbort 100:2 last 1 v2")
+}
+
 func TestADeletedPartitionDoesNotHoldUpCompletion(t *testing.T) {
 	r := begun(t, Version0)
 	r.do(r.end(3, 100, 0, true, Version0))

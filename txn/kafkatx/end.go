@@ -52,8 +52,10 @@ func (s *step) endRaising(e EndTxn) {
 		s.fromMemory(e.Request, Version2, id, epoch)
 	case repeats:
 		s.fail(e.Request, InvalidTxnState)
-	case e.Epoch != m.Epoch || e.Epoch > lastEpoch || m.Status.Decided():
+	case e.Epoch != m.Epoch || e.Epoch > lastEpoch:
 		s.fail(e.Request, ProducerFenced)
+	case m.Status.Decided(): // only who got the decision's answer knows this epoch: it is about the next transaction. Kafka fences it.
+		s.fail(e.Request, ConcurrentTransactions)
 	case m.Status != Ongoing && e.Commit:
 		s.fail(e.Request, InvalidTxnState)
 	case m.Epoch >= lastEpoch && e.Fresh == None:
