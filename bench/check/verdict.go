@@ -82,7 +82,7 @@ type Totals struct {
 	TxnsCommitted int64 `json:"txns_committed,omitempty"`
 	TxnsAborted   int64 `json:"txns_aborted,omitempty"`
 	TxnsInDoubt   int64 `json:"txns_in_doubt,omitempty"`
-	Readable      int64 `json:"readable,omitempty"`    // messages that the committed final read found
+	Readable      int64 `json:"readable,omitempty"`    // messages of transactions that the committed final read found
 	GroupReads    int64 `json:"group_reads,omitempty"` // deliveries to members of groups
 }
 

@@ -96,8 +96,6 @@ func (s *set) pair(a, b string, wanted func(result.Cell) bool, pick func(result.
 	return iv, nil, c, false
 }
 
-func anyCell(result.Cell) bool { return true }
-
 func closedCell(c result.Cell) bool { return c.Model == "closed" && c.Bound != 1 }
 
 func openCell(c result.Cell) bool { return c.Model != "closed" }
