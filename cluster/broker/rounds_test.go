@@ -61,8 +61,12 @@ func TestWhatATransactionCostsInRoundsAndRecords(t *testing.T) {
 				for range 2 { // the second and later ones of an epoch
 					got, who = r.transact(id, who, want.version, r.parts[:n])
 				}
-				if got != want.of(n) {
-					t.Errorf("%s, version %d, %d partitions: %v, want %v", want.id, want.version, n, got, want.of(n))
+				exact, late := want.of(n), want.of(n)
+				if want.version == producer.Version2 && n > 1 {
+					late.produce++ // of records that one shard is given at once, some go out behind the first
+				}
+				if got != exact && got != late {
+					t.Errorf("%s, version %d, %d partitions: %v, want %v", want.id, want.version, n, got, exact)
 				}
 			}
 		}

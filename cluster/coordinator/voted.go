@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,6 +105,8 @@ type Voted struct {
 	stats  *votedStats
 	unhook func()
 	closed sync.Once
+
+	ends atomic.Int64 // commits that were asked for; only a planted fault counts them
 
 	imageMu sync.Mutex // guards known
 	known   *meta.Image

@@ -48,6 +48,7 @@ type voted struct {
 	spoiled bool
 	held    []*paper // requests that met something that is under way, oldest first
 	again   bool     // held ones are being handed in again
+	hasty   bool     // sabotage: nobody is asked to vote on the transaction in hand
 	began   time.Time
 }
 
@@ -191,6 +192,9 @@ func (t *votedTerm) request(l *voted, a *paper) {
 		}
 		fresh, t.fresh = t.fresh[n-1], t.fresh[:n-1] // one that is not used after all is missed by nobody
 	}
+	if a.commits && l.state.Phase == twopc.Open {
+		l.hasty = t.commitBeforeVotes()
+	}
 	t.last++
 	t.asked[t.last] = a
 	t.handle(l, a.event(t.last, fresh))
@@ -275,6 +279,10 @@ func votedBatch(id string, value []byte, now time.Time) record.Batch {
 
 // tell sends a message to a participant. One whose partition was deleted answers nothing, which the machine learns when that is certain.
 func (t *votedTerm) tell(l *voted, f twopc.Tell) {
+	if p, ask := f.Message.(twopc.Prepare); ask && l.hasty {
+		t.post(func() { t.hear(l.id, twopc.Vote{Txn: p.Txn, From: f.To, Yes: true}) })
+		return
+	}
 	if !t.v.post.send(letter{id: l.id, message: f.Message, to: f.To}) {
 		t.v.post.lookFor(f.To, func() { t.post(func() { t.gone(l, f.To) }) })
 	}
@@ -452,4 +460,16 @@ func wordOf(a twopc.Answer) (partition.Verified, error) {
 		return partition.Verified{}, partition.ErrInvalidProducerIDMapping
 	}
 	return partition.Verified{}, partition.ErrNotCoordinator
+}
+
+// defaultHaste: the planted fault acts on one of so many transactions.
+const defaultHaste = 100
+
+// commitBeforeVotes plants a fault: the coordinator takes it that everybody says yes.
+func (t *votedTerm) commitBeforeVotes() bool {
+	on, odds := t.v.cfg.Failpoints.Sabotage(failpoint.CommitBeforeVotes)
+	if odds <= 0 {
+		odds = defaultHaste
+	}
+	return on && t.v.ends.Add(1)%odds == 0
 }

@@ -532,6 +532,22 @@ func TestATestCanStopACoordinatorAtEachStep(t *testing.T) {
 	}
 }
 
+func TestThePlantedHasteAsksNobody(t *testing.T) {
+	r := newVotedRig(t)
+	if err := r.points.SetSabotage(failpoint.CommitBeforeVotes, true, 2); err != nil {
+		t.Fatal(err)
+	}
+	who := r.must(r.init(kafkatx.None, kafkatx.None), kafkatx.OK)
+	for i := range 4 {
+		r.must(r.add(who, 0), kafkatx.OK)
+		x := r.open()
+		r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK)
+		if asked := slices.Contains(r.voters[0].words(), "PREPARE "+x.String()); asked == (i%2 == 1) {
+			t.Errorf("transaction %d: asked to vote: %v", i, asked)
+		}
+	}
+}
+
 func TestATableOfVotedTransactionsSurvivesItsSnapshot(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

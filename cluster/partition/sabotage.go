@@ -7,6 +7,7 @@ import (
 	"gopherlog/engine/log"
 	"gopherlog/engine/record"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 // Planted faults, off unless a test arms them through the control port: each breaks one promise so rarely, or so briefly,
@@ -127,6 +128,17 @@ func oddsOf(arg int64) uint64 {
 		return defaultOdds
 	}
 	return uint64(arg)
+}
+
+// obey lets a participant take an outcome for its own that it never promised.
+func (b *ballots) obey(t *ballot, e twopc.Event) {
+	o, told := e.(twopc.Outcome)
+	if !told || !o.Commit || t.state.Stage != twopc.Working || t.state.Txn != o.Txn {
+		return
+	}
+	if on, _ := b.p.failpoints.Sabotage(failpoint.CommitBeforeVotes); on {
+		t.state.Stage = twopc.Prepared
+	}
 }
 
 // mix spreads the bits of x.

@@ -178,7 +178,9 @@ func (b *ballots) heard(id string, e twopc.Event) {
 	if b.silent {
 		return
 	}
-	b.happen(b.get(id), e)
+	t := b.get(id)
+	b.obey(t, e)
+	b.happen(t, e)
 }
 
 func (b *ballots) askAll() {

@@ -379,6 +379,24 @@ func TestNothingButAVoteEndsAVotedTransaction(t *testing.T) {
 	}
 }
 
+func TestACommitThatWasNeverPromisedIsNotObeyedUnlessPlanted(t *testing.T) {
+	for _, planted := range []bool{false, true} {
+		v := openVoter(t)
+		if err := v.failpoints.SetSabotage(failpoint.CommitBeforeVotes, planted, 0); err != nil {
+			t.Fatal(err)
+		}
+		x := numbered(1, 0)
+		v.begin(t, x, 0)
+		v.Hear(votedID, twopc.Outcome{Txn: x, Commit: true})
+		v.settled(t)
+		if planted {
+			eventually(t, "the marker", func() bool { return v.standing().Ended == x })
+		} else if v.standing().Txn != x || v.EndOffset() != 1 {
+			t.Fatalf("%+v, log end %d", v.standing(), v.EndOffset())
+		}
+	}
+}
+
 func TestAPrepareOfWhatIsOverIsVotedNo(t *testing.T) {
 	v := openVoter(t)
 	x, y := numbered(1, 0), numbered(2, 0)

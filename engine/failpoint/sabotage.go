@@ -13,10 +13,14 @@ var (
 	SkipDedupe      = Register("sabotage/skip-dedupe", "the duplicate check lets repeats through; argument: acts on one of so many repeats")
 	HideBatches     = Register("sabotage/hide-batches", "fetch leaves batches out; argument: acts on one of so many answers")
 	AppendTwice     = Register("sabotage/append-twice", "a batch is appended twice; argument: acts on one of so many batches")
+
+	CommitBeforeVotes = Register("sabotage/commit-before-votes", "a voted transaction is decided without asking anybody, and participants obey without a promise; argument: acts on one of so many transactions")
 )
 
 // Sabotages returns the names of all switches.
-func Sabotages() []Name { return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice} }
+func Sabotages() []Name {
+	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, CommitBeforeVotes}
+}
 
 // Sabotage reports whether the switch is on, and its argument. One atomic load when nothing is armed;
 // a nil Set is never on.
