@@ -60,16 +60,16 @@ func (l List) Text(width int) string {
 	return b.String()
 }
 
-// Priced says whether the list holds what the others are multiples of, for each run.
+// Priced says whether the list holds what the others are multiples of.
 func (l List) Priced() bool {
 	for _, r := range l.Runs {
 		for _, f := range figuresOf(r, nil) {
-			if f.guarantee == scenario.AtLeastOnce && f.valid == 0 {
-				return false
+			if f.guarantee == scenario.AtLeastOnce && f.valid > 0 {
+				return true
 			}
 		}
 	}
-	return len(l.Runs) > 0
+	return false
 }
 
 func (l List) heading() string {
@@ -228,7 +228,7 @@ func (l List) notes() []note {
 	}
 	out = append(out,
 		note{"", "Acked: the producer was told. Readable: a reader that follows has it; with transactions only once they are committed, and before that nothing is safe."},
-		note{"", l.bounds() + " \"~\": the interval holds 1, no difference was seen. Multiples are taken within a block, in which every guarantee had its turn."})
+		note{"", l.bounds()})
 	if !l.Plan.Saturate {
 		out = append(out, note{"", "What the cluster takes at most was not measured: -saturate offers it all that it takes."})
 	}
@@ -257,6 +257,9 @@ func (l List) commits() []note {
 	return out
 }
 
+// within says how multiples came about.
+const within = " Multiples are taken within a block, in which every guarantee had its turn."
+
 // bounds says what the brackets mean.
 func (l List) bounds() string {
 	blocks := 0
@@ -269,9 +272,9 @@ func (l List) bounds() string {
 		return "No trial was sound."
 	}
 	if blocks < 6 {
-		return fmt.Sprintf("Medians of %s, in brackets lowest and highest: -blocks 6 is the least that gives a 95 %% interval.", count(blocks, "block", "blocks"))
+		return fmt.Sprintf("Medians of %s, in brackets lowest and highest: -blocks 6 is the least that gives a 95 %% interval.%s", count(blocks, "block", "blocks"), within)
 	}
-	return fmt.Sprintf("Medians of %d blocks, in brackets their 95 %% interval.", blocks)
+	return fmt.Sprintf("Medians of %d blocks, in brackets their 95 %% interval; \"~\" before a multiple: the interval holds 1, no difference was seen.%s", blocks, within)
 }
 
 // hint says what makes fewer trials be set aside.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,7 +44,13 @@ func there(t *testing.T, c *kfake.Cluster, s *load.Security) string {
 
 // quick makes runs of two trials of a second.
 func quick(c *kfake.Cluster, more ...string) []string {
-	return append([]string{"price", "-brokers", strings.Join(c.ListenAddrs(), ","), "-steady", "600ms", "-blocks", "1", "-guarantees", "at_least_once,idempotent", "-progress", "plain"}, more...)
+	args := append([]string{"price", "-brokers", strings.Join(c.ListenAddrs(), ","), "-blocks", "1", "-progress", "plain"}, more...)
+	for flag, value := range map[string]string{"-guarantees": "at_least_once,idempotent", "-steady": "600ms"} {
+		if !slices.Contains(more, flag) {
+			args = append(args, flag, value)
+		}
+	}
+	return args
 }
 
 func TestPriceEndsWithAListAndAReportAndLeavesNothing(t *testing.T) {
@@ -100,11 +107,11 @@ func (w *watched) Write(p []byte) (int, error) {
 
 func TestPriceThatIsInterruptedRemovesWhatItCreated(t *testing.T) {
 	c := someCluster(t)
-	errs := &watched{text: "trial 1/", call: func() {
+	errs := &watched{text: "trial 1/2 price transactional", call: func() {
 		time.AfterFunc(300*time.Millisecond, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGINT) }) // within the trial
 	}}
 	var text bytes.Buffer
-	code := run(quick(c, "-steady", "30s", "-out", filepath.Join(t.TempDir(), "o")), &text, errs)
+	code := run(quick(c, "-guarantees", "at_least_once,transactional", "-seed", "5", "-steady", "30s", "-out", filepath.Join(t.TempDir(), "o")), &text, errs)
 	if code != 130 || !strings.Contains(errs.all.String(), "removing what was created") {
 		t.Errorf("exit code %d: %s\n%s", code, text.String(), errs.all.String())
 	}
