@@ -55,7 +55,8 @@ func TestSettingsFollowFromFlags(t *testing.T) {
 	s, err := (nodeFlags{
 		ID: 2, Addr: ":9092", Data: "d", Peers: "1@10.0.0.1:1,2@10.0.0.2:2,3@10.0.0.3:3", Advertise: "host",
 		Set: map[string]string{"flush.messages": "1", "num.partitions": "6", "auto.create.topics.enable": "false",
-			"group.initial.rebalance.delay.ms": "0", "offsets.retention.minutes": "60"},
+			"group.initial.rebalance.delay.ms": "0", "offsets.retention.minutes": "60", "transaction.max.timeout.ms": "60000",
+			"transactional.id.expiration.ms": "3600000"},
 	}).check()
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,8 @@ func TestSettingsFollowFromFlags(t *testing.T) {
 		t.Errorf("rpc %s, announced as %s, source %s, peers %v", s.rpc, s.announce, s.source, s.peers)
 	}
 	if s.advertiseHost != "host" || s.advertisePort != 0 || s.topics["flush.messages"] != "1" || s.node.partitions != 6 || !s.node.noAutoCreate ||
-		s.node.groups.InitialDelay != 0 || s.node.groups.Retention != time.Hour || s.node.groups.MaxMembers != group.Defaults().MaxMembers {
+		s.node.groups.InitialDelay != 0 || s.node.groups.Retention != time.Hour || s.node.groups.MaxMembers != group.Defaults().MaxMembers ||
+		s.node.transactions.MaxTimeout != time.Minute || s.node.transactions.Expiry != time.Hour {
 		t.Errorf("%+v", s)
 	}
 	s, err = (nodeFlags{ID: 1, Addr: "h:1", Data: "d", RPC: "0.0.0.0:5", Peers: "1@proxy:9,2@x:1"}).check()

@@ -365,8 +365,10 @@ func (n *node) describe() map[string]string {
 	f := n.cfg.flags
 	out := map[string]string{
 		"node.id": strconv.Itoa(int(f.ID)), "listeners": n.clients.Addr().String(), "log.dirs": f.Data,
-		"auto.create.topics.enable": strconv.FormatBool(!n.cfg.node.noAutoCreate),
-		"transaction.voted.prefix":  string(n.cfg.node.voted.prefix), "transaction.voted.replicas": strconv.Itoa(n.cfg.node.voted.replicas),
+		"auto.create.topics.enable":      strconv.FormatBool(!n.cfg.node.noAutoCreate),
+		"transaction.max.timeout.ms":     strconv.FormatInt(n.cfg.node.transactions.MaxTimeout.Milliseconds(), 10),
+		"transactional.id.expiration.ms": strconv.FormatInt(n.cfg.node.transactions.Expiry.Milliseconds(), 10),
+		"transaction.voted.prefix":       string(n.cfg.node.voted.prefix), "transaction.voted.replicas": strconv.Itoa(n.cfg.node.voted.replicas),
 		"transaction.voted.timeout.ms": strconv.FormatInt(n.cfg.node.voted.machine.VoteTimeout.Milliseconds(), 10),
 	}
 	if n.adminListener != nil {
