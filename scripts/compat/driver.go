@@ -26,7 +26,8 @@ func drive(ctx context.Context, e *env, cmd *exec.Cmd) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = log
+	cmd.Args, cmd.Stderr = append(cmd.Args, e.checks...), log
+	cmd.Env = append(cmd.Environ(), e.vars...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err

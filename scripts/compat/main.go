@@ -186,7 +186,7 @@ func (o options) record(judged lists, r row, results []result) error {
 func (o options) results(ctx context.Context, s suite, dir string) ([]result, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	e := &env{options: o, suite: s.name, dir: dir, addr: o.addr}
+	e := &env{options: o, suite: s.name, dir: dir, addr: o.addr, checks: s.checks, vars: s.vars}
 	if err := s.fetch(ctx, e); err != nil {
 		return nil, "", fmt.Errorf("fetch: %w", err)
 	}

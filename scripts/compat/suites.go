@@ -16,6 +16,8 @@ type env struct {
 	addr    string   // bootstrap addresses, with commas
 	suite   string   // its name
 	dir     string   // for logs and files of this suite
+	checks  []string // of a program, where not all are wanted
+	vars    []string // of its environment
 }
 
 func (e *env) first() string { addr, _, _ := strings.Cut(e.addr, ","); return addr }
@@ -25,18 +27,30 @@ type suite struct {
 	name     string // of its lists
 	client   string // for the document
 	limit    time.Duration
-	proxied  bool   // clients must be told the addresses of proxies
-	nodes    int    // 0: three
-	host     string // that clients are told instead of 127.0.0.1
-	noTopics bool   // asking for a topic must not make it
-	ownNodes bool   // it cannot run on a cluster that somebody else started
+	proxied  bool     // clients must be told the addresses of proxies
+	nodes    int      // 0: three
+	host     string   // that clients are told instead of 127.0.0.1
+	noTopics bool     // asking for a topic must not make it
+	ownNodes bool     // it cannot run on a cluster that somebody else started
+	checks   []string // of a program: only these
+	vars     []string // of a program's environment
 	missing  func(options) string
 	fetch    func(context.Context, *env) error
 	version  func(*env) string
 	run      func(context.Context, *env) ([]result, error)
 }
 
-var suites = []suite{franz, franzKills, kafkaGo, saramaFunctional, confluentGo, confluentPython, confluentPythonOld, kafkajs, platformatic, javaTools}
+var suites = []suite{franz, franzKills, kafkaGo, saramaFunctional, confluentGo, confluentPython, confluentPythonOld, kafkajs, platformatic, javaTools,
+	voted(confluentPython, "txn-commit", "txn-abort", "txn-open-is-invisible", "txn-offsets", "txn-fenced", "txn-timeout"),
+	voted(kafkajs, "txn-commit", "txn-abort", "txn-offsets"), voted(javaTools, "message_copier", "perf_transactional")}
+
+// voted is a program's checks of transactions with ids of which the partitions vote; to Kafka they are ids as any other.
+func voted(s suite, checks ...string) suite {
+	s.name += "-voted"
+	s.client += ", voted transactions"
+	s.checks, s.vars = checks, []string{"TXN_PREFIX=2pc."}
+	return s
+}
 
 // needs says which of these commands is not installed.
 func needs(commands ...string) func(options) string {
@@ -54,7 +68,7 @@ func fixed(version string) func(*env) string { return func(*env) string { return
 
 var franzModule = module{path: "github.com/twmb/franz-go", version: "v1.22.3"}
 
-var franzVars = []string{"KGO_TEST_RF=3", "KGO_TEST_RECORDS=50000", "KGO_LOG_LEVEL=none"}
+var franzVars = []string{"KGO_TEST_RF=3", "KGO_TEST_UNSAFE=1", "KGO_TEST_RECORDS=50000", "KGO_LOG_LEVEL=none"}
 
 var franz = suite{
 	name: "franz-go", client: "franz-go, its own suite (`pkg/kgo`)", limit: 20 * time.Minute,

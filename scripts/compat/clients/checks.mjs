@@ -4,6 +4,8 @@ import { randomBytes } from 'node:crypto'
 export const limit = 60_000
 export const parts = 3
 export const fresh = word => `${word}-${randomBytes(4).toString('hex')}`
+// txnId's prefix chooses the commit protocol of brokers that have several.
+export const txnId = () => (process.env.TXN_PREFIX ?? '') + fresh('t')
 export const words = (prefix, n) => Array.from({ length: n }, (_, i) => prefix + String(i).padStart(5, '0'))
 export const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
 

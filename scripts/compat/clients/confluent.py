@@ -1,6 +1,7 @@
 """Checks a broker with librdkafka through confluent_kafka: prints PASS or FAIL, the check's name and why, a line each.
 
 Usage: confluent.py BOOTSTRAP [CHECK...]"""
+import os
 import sys
 import threading
 import time
@@ -36,6 +37,11 @@ def consumer(group, isolation="read_committed", **more):
 
 def fresh(word):
     return word + "-" + uuid.uuid4().hex[:8]
+
+
+def txn_id():
+    """TXN_PREFIX chooses the commit protocol of brokers that have several."""
+    return os.environ.get("TXN_PREFIX", "") + fresh("t")
 
 
 def send(p, topic, values):
@@ -214,7 +220,7 @@ def static_member():
 
 
 def txn_commit():
-    topic, p = new_topic(), producer(transactional_id=fresh("t"))
+    topic, p = new_topic(), producer(transactional_id=txn_id())
     p.init_transactions(30)
     want = []
     for turn in range(5):
@@ -226,7 +232,7 @@ def txn_commit():
 
 
 def txn_abort():
-    topic, p = new_topic(), producer(transactional_id=fresh("t"))
+    topic, p = new_topic(), producer(transactional_id=txn_id())
     p.init_transactions(30)
     for turn, end in enumerate((p.abort_transaction, p.commit_transaction, p.abort_transaction, p.commit_transaction)):
         p.begin_transaction()
@@ -238,7 +244,7 @@ def txn_abort():
 
 
 def txn_open_is_invisible():
-    topic, p = new_topic(), producer(transactional_id=fresh("t"))
+    topic, p = new_topic(), producer(transactional_id=txn_id())
     p.init_transactions(30)
     p.begin_transaction()
     send(p, topic, words("o", 30))
@@ -252,7 +258,7 @@ def txn_offsets():
     """Consume, transform, produce: offsets are committed with the transaction or not at all."""
     source, sink, group = new_topic(), new_topic(), fresh("g")
     send(producer(enable_idempotence=True), source, words("x", 300))
-    p = producer(transactional_id=fresh("t"))
+    p = producer(transactional_id=txn_id())
     p.init_transactions(30)
     c = consumer(group)
     c.subscribe([source])
@@ -273,7 +279,7 @@ def txn_offsets():
 
 
 def txn_fenced():
-    topic, name = new_topic(), fresh("t")
+    topic, name = new_topic(), txn_id()
     old = producer(transactional_id=name)
     old.init_transactions(30)
     old.begin_transaction()
@@ -295,7 +301,7 @@ def txn_fenced():
 
 def txn_timeout():
     """A transaction that is left open is aborted when its time is over, and readers go on."""
-    topic, name = new_topic(), fresh("t")
+    topic, name = new_topic(), txn_id()
     old = producer(transactional_id=name, transaction_timeout_ms=3000)
     old.init_transactions(30)
     old.begin_transaction()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks a broker with Kafka's own tools: prints PASS or FAIL, the check's name and why, a line each.
 #   java.sh BOOTSTRAP JARS [CHECK...]
+# TXN_PREFIX goes before transactional ids, and chooses the commit protocol of brokers that have several.
 set -u
 addr=$1 jars=$2
 shift 2
@@ -122,14 +123,14 @@ two_verifiable_consumers() { # one leaves, the other takes over
 message_copier() { # with and without aborts
   new_topic "in-$run" 1 && new_topic "out-$run" 3 && produce "in-$run" m 1000 || return 1
   jvm $tools.TransactionalMessageCopier --broker-list "$addr" --input-topic "in-$run" --input-partition 0 --output-topic "out-$run" --max-messages 1000 \
-    --consumer-group "copy-$run" --transaction-size 100 --transactional-id "copy-$run" --enable-random-aborts --use-group-metadata --group-mode >"$work/copier" ||
+    --consumer-group "copy-$run" --transaction-size 100 --transactional-id "${TXN_PREFIX:-}copy-$run" --enable-random-aborts --use-group-metadata --group-mode >"$work/copier" ||
     { failed "copier: $(tail -n 2 "$work/copier" "$work/stderr" | tr '\n' ' ')"; return 1; }
   consume "$work/copied" 1001 "out-$run" --from-beginning --isolation-level read_committed
   equal "records copied" "$(LC_ALL=C sort "$work/copied" | md5sum)" "$(seq -f 'm%05g' 1 1000 | md5sum)"
 }
 perf_transactional() {
   new_topic "p-$run" || return 1
-  tool ProducerPerformance --topic "p-$run" --num-records 2000 --throughput 1000 --record-size 100 --transactional-id "p-$run" --transaction-duration-ms 100 >"$work/out" ||
+  tool ProducerPerformance --topic "p-$run" --num-records 2000 --throughput 1000 --record-size 100 --transactional-id "${TXN_PREFIX:-}p-$run" --transaction-duration-ms 100 >"$work/out" ||
     { failed "perf: $(tail -n 2 "$work/out" "$work/stderr" | tr '\n' ' ')"; return 1; }
   expect perf '^2000 records sent' "$work/out" || return 1
   consume "$work/read" 2001 "p-$run" --from-beginning --isolation-level read_committed

@@ -1,6 +1,6 @@
 // Checks a broker with kafkajs: prints PASS or FAIL, the check's name and why, a line each.
 import kafkajs from 'kafkajs'
-import { fresh, parts, run, same, sleep, until, words } from './checks.mjs'
+import { fresh, parts, run, same, sleep, txnId, until, words } from './checks.mjs'
 
 const { Kafka, logLevel } = kafkajs
 const toStderr = () => ({ namespace, label, log }) => console.error(label, namespace, log.message, log.error ?? '')
@@ -100,7 +100,7 @@ await run({
   },
   async 'txn-commit' () {
     const [topic, want] = [await newTopic(), []]
-    const p = await transactional(fresh('t'))
+    const p = await transactional(txnId())
     for (const turn of [0, 1, 2, 3, 4]) {
       await transaction(p, topic, words(`c${turn}-`, 100), true)
       want.push(...words(`c${turn}-`, 100))
@@ -110,7 +110,7 @@ await run({
   },
   async 'txn-abort' () {
     const topic = await newTopic()
-    const p = await transactional(fresh('t'))
+    const p = await transactional(txnId())
     for (const turn of [0, 1, 2, 3]) await transaction(p, topic, words(`a${turn}-`, 100), turn % 2 === 1)
     await p.disconnect()
     await readAll(topic, [...words('a1-', 100), ...words('a3-', 100)])
@@ -120,7 +120,7 @@ await run({
     const [topic, group] = [await newTopic(), fresh('g')]
     const admin = kafka.admin()
     await admin.connect()
-    const p = await transactional(fresh('t'))
+    const p = await transactional(txnId())
     for (const commit of [false, true]) {
       const t = await p.transaction()
       await t.send({ topic, messages: messages(words('x', 9)) })

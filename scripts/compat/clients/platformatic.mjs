@@ -1,6 +1,6 @@
 // Checks a broker with @platformatic/kafka: prints PASS or FAIL, the check's name and why, a line each.
-import { Admin, Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
-import { fresh, parts, run, same, sleep, until, words } from './checks.mjs'
+import { Admin, Consumer, FetchIsolationLevels, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
+import { fresh, parts, run, same, sleep, txnId, until, words } from './checks.mjs'
 
 const base = { clientId: 'compat', bootstrapBrokers: process.argv[2].split(','), timeout: 30000, retries: 10, retryDelay: 500 }
 
@@ -27,9 +27,9 @@ async function sendPlain (topic, values, options = {}, more = {}) {
 }
 
 // reader is a member of a group that collects values until it is stopped.
-async function reader (groupId, topic, got, options = {}, onMessage = m => m.commit()) {
-  const consumer = new Consumer({ ...base, groupId, deserializers: stringDeserializers, sessionTimeout: 10000, heartbeatInterval: 500, rebalanceTimeout: 10000 })
-  const stream = await consumer.consume({ topics: [topic], autocommit: false, mode: 'committed', fallbackMode: 'earliest', isolationLevel: 'READ_COMMITTED', maxWaitTime: 500, ...options })
+async function reader (groupId, topic, got, options = {}, onMessage = m => m.commit(), isolationLevel = FetchIsolationLevels.READ_COMMITTED) {
+  const consumer = new Consumer({ ...base, groupId, isolationLevel, deserializers: stringDeserializers, sessionTimeout: 10000, heartbeatInterval: 500, rebalanceTimeout: 10000 })
+  const stream = await consumer.consume({ topics: [topic], autocommit: false, mode: 'committed', fallbackMode: 'earliest', maxWaitTime: 500, ...options })
   const member = { consumer, error: undefined, assigned: () => (consumer.assignments ?? []).find(a => a.topic === topic)?.partitions.length ?? 0 }
   const ended = (async () => {
     for await (const m of stream) {
@@ -45,9 +45,9 @@ async function reader (groupId, topic, got, options = {}, onMessage = m => m.com
   return member
 }
 
-async function readAll (topic, want, options = {}) {
+async function readAll (topic, want, options = {}, isolationLevel) {
   const got = []
-  const m = await reader(fresh('all'), topic, got, options)
+  const m = await reader(fresh('all'), topic, got, options, undefined, isolationLevel)
   try {
     await until('all records', () => got.length >= want.length)
     await sleep(1000)
@@ -61,7 +61,7 @@ async function transaction (p, topic, values, commit) {
   await (commit ? t.commit() : t.abort())
 }
 
-const transactional = () => newProducer({ idempotent: true, transactionalId: fresh('t') })
+const transactional = () => newProducer({ idempotent: true, transactionalId: txnId() })
 
 await run({
   async 'produce-consume' () {
@@ -117,7 +117,7 @@ await run({
     for (const turn of [0, 1, 2, 3]) await transaction(p, topic, words(`a${turn}-`, 100), turn % 2 === 1)
     await p.close()
     await readAll(topic, [...words('a1-', 100), ...words('a3-', 100)])
-    await readAll(topic, [0, 1, 2, 3].flatMap(turn => words(`a${turn}-`, 100)), { isolationLevel: 'READ_UNCOMMITTED' })
+    await readAll(topic, [0, 1, 2, 3].flatMap(turn => words(`a${turn}-`, 100)), {}, FetchIsolationLevels.READ_UNCOMMITTED)
   },
   async 'txn-offsets' () {
     const [source, sink, group, got, last] = [await newTopic(), await newTopic(), fresh('g'), [], new Map()]
