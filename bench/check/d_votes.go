@@ -13,7 +13,8 @@ import (
 // started, in order, and may have dropped the oldest: what it does not tell is only taken for absent where it tells what came before.
 type Votes struct {
 	txns   map[[2]string]*voted // by transactional id and transaction
-	shards map[string]bool      // transactional ids of which a coordinator's log was read
+	shards map[string]place     // the shard of a transactional id, where its coordinator's log was read
+	heads  map[place]bool       // shards whose log was read from its first record on
 	told   int                  // answers
 	facts  int
 	over   bool
@@ -43,7 +44,8 @@ func (v *Votes) Add(body []byte) error {
 		return fmt.Errorf("check: votes: %w", err)
 	}
 	if v.txns == nil {
-		v.txns, v.shards = map[[2]string]*voted{}, map[string]bool{}
+		v.txns, v.shards = map[[2]string]*voted{}, map[string]place{}
+		v.heads = map[place]bool{}
 	}
 	v.told++
 	for _, f := range answer.Facts {
@@ -59,7 +61,9 @@ func (v *Votes) Add(body []byte) error {
 func (v *Votes) add(f Fact) {
 	switch f.What {
 	case "raised", "begun", "committed", "finished":
-		v.shards[f.ID] = true
+		shard := place{f.Topic, f.Partition}
+		v.shards[f.ID] = shard
+		v.heads[shard] = v.heads[shard] || f.Index == 0
 		if f.What == "raised" {
 			return
 		}
@@ -148,7 +152,8 @@ func judgeVotes(found map[string]*finding, v *Votes) {
 		return
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(v.txns), compareKeys) {
-		v.txns[key].judge(f, v.shards[key[0]])
+		shard, known := v.shards[key[0]]
+		v.txns[key].judge(f, known && v.heads[shard])
 	}
 }
 
@@ -156,7 +161,7 @@ func compareKeys(a, b [2]string) int {
 	return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1]))
 }
 
-// judge counts one transaction; known says that its coordinator's log was read.
+// judge counts one transaction; known says that its coordinator's log was read whole: the head of a long one is trimmed.
 func (t *voted) judge(f map[string]*finding, known bool) {
 	tell := func(id string, p place, what string) {
 		f[id].add("", func() Example {
