@@ -366,7 +366,7 @@ func (i *incarnation) send(p *polled, done func(error)) {
 	m, r, to := i.member, i.member.groups.run, i.member.groups.to
 	partition := int(p.place.Partition) % to.partitions
 	flat := to.first + partition
-	value := append([]byte(nil), m.bodies.next(nil)...)
+	value := m.body()
 	h := header{Flags: flagDerived, Run: r.plan.RunID, Producer: m.number, Session: i.session, Partition: uint32(flat), Sequence: i.sequence[flat],
 		Intended: p.header.Intended, FromPartition: uint32(p.flat), FromOffset: p.place.Offset}
 	if m.groups.commit == "in_transaction" {

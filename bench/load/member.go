@@ -26,7 +26,7 @@ type member struct {
 	tally     *tally
 	bodies    *bodies
 
-	mu       sync.Mutex // guards rnd, sessions, current
+	mu       sync.Mutex // guards bodies, rnd, sessions, current
 	rnd      *rand.Rand
 	sessions int
 	current  *incarnation
@@ -123,6 +123,13 @@ func (m *member) chance(p float64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rnd.Float64() < p
+}
+
+// body is a value of the next size. A zombie and its replacement both ask.
+func (m *member) body() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bodies.next(nil)
 }
 
 // processTime is how long the next message takes.
