@@ -50,16 +50,22 @@ func (c *coordinators) asked() int {
 // question waits for the next one.
 func (c *coordinators) question(t testing.TB) (q askedQuestion) {
 	t.Helper()
-	eventually(t, "a coordinator is asked", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.pending) == 0 {
-			return false
-		}
-		q, c.pending = c.pending[0], c.pending[1:]
-		return true
+	eventually(t, "a coordinator is asked", func() (ok bool) {
+		q, ok = c.next()
+		return ok
 	})
 	return q
+}
+
+// next returns the oldest question without an answer, if there is one.
+func (c *coordinators) next() (q askedQuestion, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) == 0 {
+		return q, false
+	}
+	q, c.pending = c.pending[0], c.pending[1:]
+	return q, true
 }
 
 func (q askedQuestion) yes()          { q.done(Verified{Ongoing: true}, nil) }
