@@ -187,6 +187,8 @@ func (n *trioNode) stop() {
 // kill is SIGKILL: connections break at once, the disk keeps what was written.
 func (n *trioNode) kill() {
 	n.c.net.Kill(n.id)
+	n.c.net.Isolate(n.id) // or what blocks at a failpoint would go on and reach others
+	defer n.c.net.Heal()
 	n.points.DisarmAll()
 	survived := n.fs.Clone()
 	n.broker.Close()
