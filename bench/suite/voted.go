@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
+	"path/filepath"
 	"time"
 
 	"gopherlog/bench/check"
@@ -114,7 +116,7 @@ func (t *oneTrial) votesOf(plan load.Plan) *check.Votes {
 			b, err = factsOf(b, plan)
 		}
 		if err == nil {
-			err = v.Add(b)
+			err = errors.Join(v.Add(b), os.WriteFile(filepath.Join(t.dir.History(t.out.ID), fmt.Sprintf("voted-%d.json", n.ID)), b, 0o644))
 		}
 		if err != nil {
 			v.Silent(n.ID)
