@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -219,6 +220,7 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 // once passes on one note of each kind: what is so in one trial of a cluster is so in the next.
 type once struct {
 	suite.Progress
+	mu   sync.Mutex
 	seen map[string]bool
 }
 
@@ -227,14 +229,17 @@ func sayOnce(p suite.Progress, noSettings bool) suite.Progress {
 	if p == nil {
 		return nil
 	}
-	return &once{p, map[string]bool{"the topic's effective settings could not be read back": noSettings}}
+	return &once{Progress: p, seen: map[string]bool{"the topic's effective settings could not be read back": noSettings}}
 }
 
-// Note is called by the goroutine of the run alone.
+// Note drops what begins, up to its colon, like an earlier note.
 func (o *once) Note(text string) {
 	kind, _, _ := strings.Cut(text, ":")
-	if !o.seen[kind] {
-		o.seen[kind] = true
+	o.mu.Lock()
+	said := o.seen[kind]
+	o.seen[kind] = true
+	o.mu.Unlock()
+	if !said {
 		o.Progress.Note(text)
 	}
 }
