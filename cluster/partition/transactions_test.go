@@ -629,18 +629,27 @@ func TestAFollowerTakesNoMarker(t *testing.T) {
 }
 
 // committedView is what a read_committed consumer sees: the base offsets of the batches that it does not skip.
-func committedView(t testing.TB, h *harness, from int64) (seen []int64) {
+func committedView(t testing.TB, h *harness, from int64) []int64 {
+	t.Helper()
+	seen, err := tryCommittedView(t, h.Partition, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+func tryCommittedView(t testing.TB, p *Partition, from int64) (seen []int64, err error) {
 	t.Helper()
 	for {
-		res, err := h.Read(ReadRequest{Offset: from, MaxBytes: 200, MinOne: true, CurrentEpoch: NoEpoch, LastFetchedEpoch: NoEpoch, Isolation: ReadCommitted})
+		res, err := p.Read(ReadRequest{Offset: from, MaxBytes: 200, MinOne: true, CurrentEpoch: NoEpoch, LastFetchedEpoch: NoEpoch, Isolation: ReadCommitted})
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		if res.Slice == nil {
 			if from < res.LastStable {
 				t.Fatalf("nothing at %d below the last stable offset %d", from, res.LastStable)
 			}
-			return seen
+			return seen, nil
 		}
 		bases, next := visible(t, res, from)
 		seen, from = append(seen, bases...), next
