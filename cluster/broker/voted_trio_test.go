@@ -474,3 +474,36 @@ func TestDoubtLastsUntilACoordinatorIsThere(t *testing.T) {
 		})
 	}
 }
+
+// What was promised and not decided is ended when all nodes have died and come back.
+func TestAPromiseOutlivesTheDeathOfAllNodes(t *testing.T) {
+	c := newTrio(t)
+	c.createTopic("t", 3)
+	c.calm()
+	cl := c.transactional("2pc.x")
+	c.insist(cl, "first", 0, 1, 2)
+	pause(t, "voted/after-vote", 1, c.nodes[:]...)
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { done <- transact(ctx, cl, kgo.TryCommit, "second", 0, 1, 2) }()
+	c.await("participants have promised", func() bool { return c.doubts() >= 1 && hit("voted/after-vote", c.nodes[:]...) != nil })
+	for _, n := range c.nodes {
+		n.kill()
+	}
+	for _, n := range c.nodes {
+		n.start()
+	}
+	for _, n := range c.nodes {
+		n.ready()
+	}
+	c.quiet()
+	cancel()
+	<-done
+	if got := c.committedValues("t", 3, 0, 1, 2); !slices.Equal(got, []string{"0:first", "1:first", "2:first"}) {
+		t.Fatalf("read_committed shows %v: nobody decided", got)
+	}
+	c.insist(c.transactional("2pc.x"), "third", 0, 1, 2)
+	c.quiet()
+	c.checkVotes()
+}
