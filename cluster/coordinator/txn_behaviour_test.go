@@ -432,3 +432,26 @@ func TestTheNextCoordinatorGoesOnFromEveryStep(t *testing.T) {
 		})
 	}
 }
+
+// A request that waited is handed in as soon as the end is appended; when that fails nobody knows what became of either, and the client asks
+// again. Every record is the whole state, so what was appended behind the one that is missing stands for both.
+func TestATransactionWhoseEndIsNotAppendedEndsAllTheSame(t *testing.T) {
+	r := newTxnRig(t)
+	a := r.open("x", 0)
+	r.parts[0].change(func(p *fakeParticipant) { p.hold = true })
+	r.took(r.end("x", a, true, kafkatx.Version0))
+	next := r.add("x", a, 1)
+	silent(r, next)
+	r.part.change(func(p *fakeShard) { p.refuse = partition.ErrNotEnoughReplicas })
+	r.parts[0].release(nil)
+	if got := wait(t, next); got.Code != kafkatx.NotCoordinator {
+		t.Fatalf("%v", got)
+	}
+	r.took(r.add("x", a, 1))
+	if d := r.described("x"); d.Status != kafkatx.Ongoing || len(d.Partitions) != 1 || d.Partitions[0].Number != 1 {
+		t.Fatalf("%+v", d)
+	}
+	if m := r.parts[0].markers(); len(m) == 0 || !m[0].Commit {
+		t.Fatalf("markers %+v", m)
+	}
+}
