@@ -205,7 +205,7 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 	}
 	progress := sayOnce(newProgress(p.err, p.Progress), p.checked.Effective == nil)
 	for _, sc := range list {
-		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: "(built into mqbench price)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
+		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: sc.scenario.Name + " (built in)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
 			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress})
 		if r != nil {
 			runs = append(runs, r)
