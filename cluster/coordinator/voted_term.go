@@ -43,9 +43,10 @@ type voted struct {
 	id     string
 	state  twopc.Coordinator
 	flying int // appends without an outcome
-	// spoiled: a record could not be appended, or the id is being forgotten. The machine is silent; when all its appends have an outcome,
-	// another one is made of what the log says, in a term of its own.
+	// spoiled: a record could not be appended, or the id is being forgotten. The machine is silent; when all its appends have an outcome and
+	// leadership is certain, another one is made of what the log says, in a term of its own.
 	spoiled bool
+	proving bool     // leadership is being confirmed before a spoiled machine is replaced
 	held    []*paper // requests that met something that is under way, oldest first
 	again   bool     // held ones are being handed in again
 	hasty   bool     // sabotage: nobody is asked to vote on the transaction in hand
@@ -66,6 +67,9 @@ func (a *paper) refuse(c kafkatx.Code) { a.done(twopc.Answer{Result: asCode + tw
 
 // timerPatience is the kind of the timer that ends waiting; the machine's own kinds are smaller.
 const timerPatience = 100
+
+// timerRevive is the kind of the timer after which a spoiled machine may be replaced.
+const timerRevive = 101
 
 func newVotedTerm(v *Voted, t *term) *votedTerm {
 	return &votedTerm{
@@ -111,6 +115,8 @@ func (t *votedTerm) fire(k timerKey) {
 	case l == nil:
 	case k.kind == timerPatience:
 		t.expire(l)
+	case k.kind == timerRevive:
+		t.settle(l)
 	default:
 		t.handle(l, twopc.Timer{Kind: twopc.TimerKind(k.kind)})
 	}
@@ -209,16 +215,45 @@ func (t *votedTerm) settle(l *voted) {
 	}
 	switch {
 	case l.spoiled && t.boots[l.id] < 1<<bootBits-1:
-		delete(t.lives, l.id)
-		t.boots[l.id]++
-		next := t.live(l.id)
-		next.held = l.held
-		t.again(next)
-		t.settle(next)
+		t.revive(l)
 	case !l.spoiled && l.state.Phase == twopc.Fresh && len(l.held) == 0 && !slices.ContainsFunc(t.needing, func(a *paper) bool { return a.of == l }):
 		delete(t.lives, l.id)
 	}
 }
+
+// revive replaces a machine that was spoiled once it is certain that this is the coordinator still. A record whose append failed may be committed
+// by a successor: the log that is here does not tell then, and what it does not hold would be taken for aborted.
+func (t *votedTerm) revive(l *voted) {
+	if l.proving {
+		return
+	}
+	l.proving = true
+	t.confirm(func(still bool) {
+		t.post(func() {
+			l.proving = false
+			switch {
+			case t.lives[l.id] != l:
+			case still:
+				t.replace(l)
+			default: // the term is about to end; if not, it is tried again
+				t.after(timerKey{id: l.id, kind: timerRevive}, reviveAfter)
+			}
+		})
+	})
+}
+
+// replace makes a machine of what the log says.
+func (t *votedTerm) replace(l *voted) {
+	delete(t.lives, l.id)
+	t.boots[l.id]++
+	next := t.live(l.id)
+	next.held = l.held
+	t.again(next)
+	t.settle(next)
+}
+
+// reviveAfter is when leadership is confirmed once more.
+const reviveAfter = time.Second
 
 // spoil silences a machine: it does not know what the log says.
 func (t *votedTerm) spoil(l *voted) {

@@ -403,6 +403,33 @@ func TestAMachineThatCouldNotAppendBeginsAnewInATermOfItsOwn(t *testing.T) {
 	}
 }
 
+// A deposed coordinator whose decision was not committed by itself does not know what became of it: its successor may have it.
+func TestADecisionThatWasNotAppendedIsNotCalledAborted(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0, 1)
+	r.part.change(func(p *fakeShard) { p.hold = true })
+	out := r.end(who, true, kafkatx.Version0)
+	eventuallyTrue(t, func() (there bool) { r.part.change(func(p *fakeShard) { there = len(p.held) > 0 }); return there })
+	r.part.change(func(p *fakeShard) { p.deposed = true }) // and it does not know it yet
+	lost := r.part.abandon()
+	r.must(out, kafkatx.NotCoordinator)
+	again := r.end(who, true, kafkatx.Version0)
+	r.unanswered(again)
+	r.settled()
+	r.unanswered(again)
+	r.lose()
+	r.must(again, kafkatx.NotCoordinator)
+	for _, w := range lost { // the successor committed it
+		r.part.kept.Apply(w.batch)
+	}
+	r.part.change(func(p *fakeShard) { p.deposed = false })
+	r.lead(2)
+	r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK)
+	for _, p := range r.voters[:2] {
+		p.await("COMMIT t256.1/1:0")
+	}
+}
+
 func TestADeletedParticipantHoldsUpNoCommit(t *testing.T) {
 	r := newVotedRig(t, func(c *VotedConfig) {
 		m := *c.Machine
