@@ -127,7 +127,7 @@ func (t *txnTerm) request(l *txn, a *asked) {
 	if n := len(t.fresh); n > 0 {
 		fresh = t.fresh[n-1]
 	}
-	t.handle(l, a.event(r, fresh))
+	t.handle(l, t.skipEpochCheck(l, a.event(r, fresh)))
 }
 
 // settle hands in again what was held, forgets a machine that holds nothing, and replaces one that was spoiled.

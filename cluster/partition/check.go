@@ -98,7 +98,7 @@ func (l *leadership) verdict(f *inflight) producer.Verdict {
 	l.p.stateMu.Lock()
 	v := l.p.producers.Check(f.batch, l.overlay)
 	l.p.stateMu.Unlock()
-	return l.p.skipDedupe(f.batch, v)
+	return l.p.skipEpochCheck(l.p.skipDedupe(f.batch, v))
 }
 
 func (l *leadership) reject(f *inflight, err error) {

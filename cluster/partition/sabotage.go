@@ -59,6 +59,17 @@ func (p *Partition) skipDedupe(b record.Batch, v producer.Verdict) producer.Verd
 	return producer.Verdict{Kind: producer.Append}
 }
 
+// skipEpochCheck lets batches of a producer through that was fenced.
+func (p *Partition) skipEpochCheck(v producer.Verdict) producer.Verdict {
+	if v.Reason != producer.InvalidEpoch {
+		return v
+	}
+	if on, _ := p.failpoints.Sabotage(failpoint.SkipEpochCheck); on {
+		return producer.Verdict{Kind: producer.Append}
+	}
+	return v
+}
+
 // appendTwice returns a second proposal of the same bytes for one in so many batches, nil for the others.
 func (l *leadership) appendTwice(f *inflight) *inflight {
 	on, odds := l.p.failpoints.Sabotage(failpoint.AppendTwice)

@@ -15,11 +15,12 @@ var (
 	AppendTwice     = Register("sabotage/append-twice", "a batch is appended twice; argument: acts on one of so many batches")
 
 	CommitBeforeVotes = Register("sabotage/commit-before-votes", "a voted transaction is decided without asking anybody, and participants obey without a promise; argument: acts on one of so many transactions")
+	SkipEpochCheck    = Register("sabotage/skip-epoch-check", "a fenced producer's batches and its EndTxn are taken as its successor's")
 )
 
 // Sabotages returns the names of all switches.
 func Sabotages() []Name {
-	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, CommitBeforeVotes}
+	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, CommitBeforeVotes, SkipEpochCheck}
 }
 
 // Sabotage reports whether the switch is on, and its argument. One atomic load when nothing is armed;
