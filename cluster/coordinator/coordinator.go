@@ -2,7 +2,7 @@
 // and keeps what their records say on every replica.
 //
 // It knows shards and their terms, the records of the internal topics, timers, queues, what is answered when, and when offsets expire. It
-// refuses to know how a group or a transaction is decided about (txn/group, txn/kafkatx), Kafka's requests and versions (cluster/broker), and
+// refuses to know how a group or a transaction is decided about (txn/group, txn/kafkatx, txn/twopc), Kafka's requests and versions (cluster/broker), and
 // Raft.
 package coordinator
 
