@@ -35,9 +35,8 @@ var txnTopics = []history.Partition{{Topic: "in"}, {Topic: "in", Partition: 1}, 
 
 // txnEntry is one offset of a partition: a message, or a marker.
 type txnEntry struct {
-	rec    history.Record // Kind 0: a marker
-	state  *history.Step
-	origin *history.Record
+	rec   history.Record // Kind 0: a marker
+	state *history.Step
 }
 
 type openTxn struct {

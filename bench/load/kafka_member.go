@@ -51,7 +51,6 @@ func (k *kafka) NewMember(ctx context.Context, c MemberConfig) (Member, error) {
 		kgo.RebalanceTimeout(c.Rebalance),
 		kgo.HeartbeatInterval(c.SessionTimeout/heartbeats),
 		kgo.DisableAutoCommit(),
-		kgo.RequireStableFetchOffsets(),
 		kgo.FetchIsolationLevel(isolation),
 		kgo.FetchMaxWait(fetchMaxWait),
 		kgo.FetchMinBytes(1),

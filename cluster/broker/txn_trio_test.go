@@ -106,7 +106,7 @@ func clientOf(v *kversion.Versions) kgo.Opt { return kgo.MaxVersions(v) }
 func (c *trio) pipe(ctx context.Context, from, to, group, id string, all int, more ...kgo.Opt) error {
 	s, err := kgo.NewGroupTransactSession(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(c.addrs(), ",")...), kgo.TransactionalID(id), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(from), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxWait(100 * time.Millisecond), kgo.RequireStableFetchOffsets(), traceOpt(), kgo.DefaultProduceTopic(to),
+		kgo.FetchMaxWait(100 * time.Millisecond), traceOpt(), kgo.DefaultProduceTopic(to),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50 * time.Millisecond), kgo.SessionTimeout(6 * time.Second),
 		kgo.HeartbeatInterval(300 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond })}, more...)...)
 	if err != nil {

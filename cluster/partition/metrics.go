@@ -36,6 +36,7 @@ var (
 	allDescs = []*prometheus.Desc{
 		descEnd, descHW, descStart, descLeader, descTerm, descSize, descProducers, descQueued,
 		descBatches, descBytes, descDuplicates, descRejected, descOpen, descUnstable, descMarkers, descVerified,
+		descDoubts, descDoubtAge,
 		descBudget, descReplicas, descWaiters,
 	}
 )
@@ -118,4 +119,5 @@ func (p *Partition) collect(ch chan<- prometheus.Metric) {
 	put(descUnstable, prometheus.GaugeValue, float64(hw-p.stableBelow(hw)))
 	put(descMarkers, prometheus.CounterValue, float64(p.stats.markers.Load()))
 	put(descVerified, prometheus.CounterValue, float64(p.stats.verifications.Load()))
+	p.collectDoubt(put)
 }

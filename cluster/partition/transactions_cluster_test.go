@@ -17,7 +17,6 @@ import (
 type ledger struct {
 	mu      sync.Mutex
 	ongoing map[int64]int16
-	epoch   int32 // the coordinator's
 }
 
 func newLedger() *ledger { return &ledger{ongoing: map[int64]int16{}} }
