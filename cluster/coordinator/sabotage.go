@@ -31,3 +31,22 @@ func (t *txnTerm) skipEpochCheck(l *txn, e kafkatx.Event) kafkatx.Event {
 	}
 	return e
 }
+
+// defaultTorn: markers are left out of one in so many transactions.
+const defaultTorn = 50
+
+// skipMarker plants a fault: of some transactions that commit, markers to all partitions but the first count as written.
+func (t *txnTerm) skipMarker(l *txn, e kafkatx.WriteMarker) bool {
+	on, odds := t.x.cfg.Failpoints.Sabotage(failpoint.MarkerToOnePartition)
+	if odds <= 0 {
+		odds = defaultTorn
+	}
+	m := l.state.Meta
+	if !on || !e.Commit || (m.Update+e.ProducerID)%odds != 0 || e.Partition == m.Partitions[0] {
+		return false
+	}
+	t.post(func() {
+		t.marked(l.id, kafkatx.Marked{Partition: e.Partition, ProducerID: e.ProducerID, Epoch: e.Epoch})
+	})
+	return true
+}

@@ -169,7 +169,9 @@ func (t *txnTerm) do(l *txn, effects []kafkatx.Effect) {
 		case kafkatx.Answer:
 			t.answer(l, e)
 		case kafkatx.WriteMarker:
-			t.x.markers.send(t, l.id, e)
+			if !t.skipMarker(l, e) {
+				t.x.markers.send(t, l.id, e)
+			}
 		case kafkatx.NeedID:
 			t.need(l, e.Request)
 		case kafkatx.Took:

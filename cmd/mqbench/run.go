@@ -27,11 +27,14 @@ type scenarioFlags struct {
 	Files   []string `arg:"" name:"scenario" help:"Scenario files." type:"path"`
 	Set     []string `help:"Override one key of the scenario, as in load.rate=5k/s; may be repeated." sep:"none" placeholder:"KEY=VALUE"`
 	Repeats int      `help:"Blocks to run, instead of the profile's or the scenario's."`
-	Profile string   `help:"quick: 3 blocks, ranges only. standard: 6. full: 10. Default: as the scenario says." enum:"quick,standard,full," default:""`
+	Profile string   `help:"quick: at most 3 blocks, ranges only. standard: 6. full: 10. Default: as the scenario says." enum:"quick,standard,full," default:""`
 	Seed    *int64   `help:"Seed instead of the scenario's."`
 }
 
-var profileBlocks = map[string]int{"quick": 3, "standard": 6, "full": 10}
+var profileBlocks = map[string]int{"standard": 6, "full": 10}
+
+// quickBlocks is how many blocks the quick profile runs at most: scenarios that ask for fewer keep them.
+const quickBlocks = 3
 
 // sets turns the flags into -set overrides, which the parser validates.
 func (f *scenarioFlags) sets() []string {
@@ -72,6 +75,9 @@ func (f *scenarioFlags) parse() ([]parsed, error) {
 			wrong = append(wrong, fmt.Errorf("%s and %s have the same name %q: rename one, run directories are named by it", old, file, sc.Name))
 		}
 		names[sc.Name] = file
+		if f.Profile == "quick" && f.Repeats == 0 {
+			sc.Runs.Repeats = min(sc.Runs.Repeats, quickBlocks)
+		}
 		out = append(out, parsed{file, sc})
 	}
 	if len(wrong) > 0 {
@@ -86,7 +92,7 @@ type runCmd struct {
 	Server      string            `help:"The server binary. Default: 'server' beside mqbench." type:"path"`
 	Title       string            `help:"Title of the report over several scenarios."`
 	Progress    string            `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
-	Sabotage    string            `help:"Plant a fault in every broker, to see the checks catch it: ack-before-commit, skip-dedupe, hide-batches, append-twice, commit-before-votes or skip-epoch-check." enum:"ack-before-commit,skip-dedupe,hide-batches,append-twice,commit-before-votes,skip-epoch-check," default:""`
+	Sabotage    string            `help:"Plant a fault in every broker, to see the checks catch it: ack-before-commit, skip-dedupe, hide-batches, append-twice, commit-before-votes, skip-epoch-check or marker-to-one-partition." enum:"ack-before-commit,skip-dedupe,hide-batches,append-twice,commit-before-votes,skip-epoch-check,marker-to-one-partition," default:""`
 	Failpoint   map[string]string `help:"Arm a failpoint in every broker, as in produce/before-answer='error probability=0.002'; may be repeated." placeholder:"NAME=ACTION" mapsep:"none"`
 	SabotageArg int64             `help:"Argument of the planted fault, as one in N; 0: its default."`
 }
