@@ -106,7 +106,7 @@ func (t *groupTerm) handle(l *live, e group.Event) {
 func (t *groupTerm) request(l *live, answer func(group.Effect), event func(group.Request) group.Event) {
 	t.last++
 	t.answers[t.last] = answer
-	t.handle(l, event(t.last))
+	t.handle(l, t.forgetGeneration(l, event(t.last)))
 }
 
 // settle forgets a machine that holds nothing, and replaces one that was spoiled.

@@ -13,6 +13,7 @@ import (
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
+	"gopherlog/engine/failpoint"
 	"gopherlog/txn/group"
 )
 
@@ -50,6 +51,8 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: no metrics
 	// NewID gives the random part of member ids; nil: 16 random bytes.
 	NewID func() string
+	// Failpoints has the planted faults of groups; nil: none.
+	Failpoints *failpoint.Set
 }
 
 func (c Config) withDefaults() Config {

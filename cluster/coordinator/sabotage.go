@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"gopherlog/engine/failpoint"
+	"gopherlog/txn/group"
 	"gopherlog/txn/kafkatx"
 )
 
@@ -49,4 +50,22 @@ func (t *txnTerm) skipMarker(l *txn, e kafkatx.WriteMarker) bool {
 		t.marked(l.id, kafkatx.Marked{Partition: e.Partition, ProducerID: e.ProducerID, Epoch: e.Epoch})
 	})
 	return true
+}
+
+// forgetGeneration plants a fault: who was left behind in an older generation may commit, and is told that all is well.
+func (t *groupTerm) forgetGeneration(l *live, e group.Event) group.Event {
+	if on, _ := t.g.cfg.Failpoints.Sabotage(failpoint.ForgetGroupGeneration); !on {
+		return e
+	}
+	switch r := e.(type) {
+	case group.Commit:
+		if r.Generation >= 0 && r.Generation < l.state.Generation {
+			return group.Commit{Request: r.Request, Generation: -1, Transactional: true} // which nobody checks
+		}
+	case group.Heartbeat:
+		if r.Generation < l.state.Generation && len(l.state.Members) > 0 {
+			return group.Heartbeat{Request: r.Request, MemberID: l.state.Members[0].ID, Instance: l.state.Members[0].Instance, Generation: l.state.Generation}
+		}
+	}
+	return e
 }

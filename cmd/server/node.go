@@ -230,7 +230,7 @@ func (n *node) openMeta() (err error) {
 // openGroups comes before the partitions, which tell it what is committed from their first record on.
 func (n *node) openGroups() (err error) {
 	n.groups, err = coordinator.New(coordinator.Config{
-		Meta: n.meta, Nodes: func() int { return len(n.net.Peers()) + 1 }, Group: &n.cfg.node.groups, Logger: n.log, Registerer: n.registry,
+		Meta: n.meta, Nodes: func() int { return len(n.net.Peers()) + 1 }, Group: &n.cfg.node.groups, Failpoints: n.points, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return err
