@@ -23,7 +23,7 @@ one() {
   return 1
 }
 
-printf '%-20s %8s %12s\n' 'planted fault' caught 'clean twins'
+printf '%-24s %8s %12s\n' 'planted fault' caught 'clean twins'
 for fault in ack-before-commit skip-dedupe hide-batches append-twice commit-before-votes skip-epoch-check marker-to-one-partition forget-group-generation; do
   caught=0 clean=0
   flags=()
@@ -32,7 +32,7 @@ for fault in ack-before-commit skip-dedupe hide-batches append-twice commit-befo
     one "$fault" "$seed" 10 -sabotage "$fault" "${flags[@]}" && caught=$((caught + 1))
     one "$fault" "$seed" 0 "${flags[@]}" && clean=$((clean + 1))
   done
-  printf '%-20s %8s %12s\n' "$fault" "$caught/$seeds" "$clean/$seeds"
+  printf '%-24s %8s %12s\n' "$fault" "$caught/$seeds" "$clean/$seeds"
   [ "$caught" = "$seeds" ] && [ "$clean" = "$seeds" ] || failed=1
 done
 exit $failed
