@@ -3,7 +3,8 @@ GO      ?= go
 BIN     := bin
 PROFILE ?= quick
 OUT     ?= results/$(shell date +%Y%m%d-%H%M%S)-bench
-BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenarios/price-at-saturation.yaml
+BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenarios/price-at-saturation.yaml \
+           scenarios/txn-size.yaml scenarios/coordinator-crash.yaml scenarios/pipeline.yaml scenarios/split-brain.yaml
 KAFKAOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-beside-kafka
 RIVALS  := scenarios/rivals/kafka-saturation.yaml scenarios/rivals/kafka-latency.yaml scenarios/rivals/kafka-one-in-flight.yaml
 FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
@@ -52,7 +53,7 @@ cover: ## coverage profile in coverage/coverage.out
 demo: build ## one life cycle: topic, produce, consume, validate
 	@scripts/demo.sh
 
-bench: build ## three guarantees, a killed and an isolated leader, three loads, saturation: under ten minutes
+bench: build ## five guarantees, killed and isolated leaders, coordinators and workers, loads, what transactions cost: about 15 minutes
 	$(BIN)/mqbench run $(BENCH) -profile $(PROFILE) $(BENCHFLAGS) -out $(OUT) -title "What does each delivery guarantee cost, and does it hold?"
 
 bench-smoke: build ## one scenario, one killed leader, under 90 seconds

@@ -106,6 +106,13 @@ func TestPlanCountsTrialsAndTime(t *testing.T) {
 	}
 }
 
+func TestTheQuickProfileAddsNoBlocks(t *testing.T) {
+	code, out, errs := call("plan", file(t, "version: 1\nname: x\nruns: {repeats: 1}\n"), "-profile", "quick")
+	if code != 0 || !strings.Contains(out, "1 cells × 1 blocks = 1 trials") {
+		t.Errorf("exit code %d, printed %s%s", code, out, errs)
+	}
+}
+
 func TestReportOfSomethingElseSaysSo(t *testing.T) {
 	code, _, errs := call("report", t.TempDir())
 	if code != 2 || !strings.Contains(errs, "manifest.json") {
