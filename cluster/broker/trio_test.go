@@ -57,13 +57,15 @@ type trioNode struct {
 	up     bool
 }
 
+const anyPort = "127.0.0.1:0"
+
 func newTrio(t *testing.T, adapt ...func(*trio)) *trio {
 	c := &trio{t: t, net: rpctest.New()}
 	for _, a := range adapt {
 		a(c)
 	}
 	for i := range c.nodes {
-		n := &trioNode{c: c, id: rpc.NodeID(i + 1), fs: vfs.NewCrashable(), addr: "127.0.0.1:0"}
+		n := &trioNode{c: c, id: rpc.NodeID(i + 1), fs: vfs.NewCrashable(), addr: anyPort}
 		n.must(n.fs.MkdirAll("data", 0o755))
 		c.nodes[i] = n
 	}
@@ -103,7 +105,9 @@ func (n *trioNode) start() {
 	if !n.c.bare {
 		ln, err = net.Listen("tcp", n.addr)
 		n.must(err)
-		n.addr, port = ln.Addr().String(), int32(ln.Addr().(*net.TCPAddr).Port)
+		if port = int32(ln.Addr().(*net.TCPAddr).Port); n.addr == anyPort {
+			n.addr = ln.Addr().String() // for good: clients know it
+		}
 	}
 	n.kv, err = kv.Open(kv.Config{FS: n.fs, Dir: "data/kv"})
 	n.must(err)

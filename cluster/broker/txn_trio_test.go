@@ -113,6 +113,11 @@ func (c *trio) pipe(ctx context.Context, from, to, group, id string, all int, mo
 		return err
 	}
 	defer s.Close()
+	// As initTransactions of Java: it ends what a worker of this id left open. Its offsets would be unstable until the timeout otherwise, and
+	// who waits for them produces nothing that would end it.
+	if _, _, err := s.Client().ProducerID(ctx); err != nil {
+		return fmt.Errorf("begin anew: %w", err)
+	}
 	for moved := 0; moved < all && ctx.Err() == nil; {
 		poll, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		records := s.PollFetches(poll).Records()

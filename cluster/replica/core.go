@@ -116,11 +116,16 @@ func (c *core) changed(r *raft.Raft, s raft.RaftState) {
 	c.stir()
 }
 
-// finish tells proposers about the end of their proposals.
+// finish tells proposers about the end of their proposals. With an error there is no offset to tell; it may be just being noted, for a
+// shutdown is observed on the goroutine that asked for it.
 func finish(ps []*Proposal, err error) {
 	for _, p := range ps {
+		base := int64(-1)
+		if err == nil {
+			base = p.base
+		}
 		if p.Done != nil {
-			p.Done(p.base, err)
+			p.Done(base, err)
 		}
 	}
 }
