@@ -128,10 +128,11 @@ func (c *trio) pipe(ctx context.Context, from, to, group, id string, all int, mo
 		if err := s.Begin(); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
+		produced := kgo.AbortingFirstErrPromise(s.Client()) // the session does not look at it by itself
 		for _, r := range records {
-			s.Produce(ctx, &kgo.Record{Partition: r.Partition, Value: r.Value}, nil)
+			s.Produce(ctx, &kgo.Record{Partition: r.Partition, Value: r.Value}, produced.Promise())
 		}
-		committed, err := s.End(ctx, kgo.TryCommit)
+		committed, err := s.End(ctx, kgo.TransactionEndTry(produced.Err() == nil))
 		if err != nil {
 			return fmt.Errorf("end: %w", err)
 		}
