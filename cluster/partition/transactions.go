@@ -141,7 +141,7 @@ type parked struct {
 }
 
 // maxParked bounds the bytes of batches of one partition that wait for coordinators and markers, so that others find room in the
-// partition's budget. What comes above it is refused for now.
+// partition's budget. What comes above it is refused, and its client comes again.
 const maxParked = PartitionBudget / 4
 
 // Repeating a question that nobody could answer.
