@@ -53,7 +53,7 @@ cover: ## coverage profile in coverage/coverage.out
 demo: build ## one life cycle: topic, produce, consume, validate
 	@scripts/demo.sh
 
-bench: build ## five guarantees, killed and isolated leaders, coordinators and workers, loads, what transactions cost: up to 20 minutes by its plan
+bench: build ## five guarantees, killed and isolated leaders, coordinators and workers, loads, what transactions cost: under 15 minutes
 	$(BIN)/mqbench run $(BENCH) -profile $(PROFILE) $(BENCHFLAGS) -out $(OUT) -title "What does each delivery guarantee cost, and does it hold?"
 
 bench-smoke: build ## one scenario, one killed leader, under 90 seconds

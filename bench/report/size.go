@@ -86,8 +86,7 @@ func sizeLines(r *result.Run) []*sizeLine {
 func variantOf(c result.Cell) string {
 	var out []string
 	for _, k := range keysOf(c.Sweep) {
-		voted := strings.HasSuffix(k, "voted.replicas") // says nothing of other guarantees
-		if k != "target.system" && k != "guarantee" && k != "producers.transaction.records" && (!voted || plainGuarantee(c) == "two_phase_commit") {
+		if k != "target.system" && k != "guarantee" && k != "producers.transaction.records" {
 			out = append(out, sweptWord(k, c.Sweep[k]))
 		}
 	}

@@ -16,7 +16,7 @@ func TestSystemsAreComparedOnClustersThatAreKept(t *testing.T) {
 	if k.Runs.FreshCluster || k.Runs.WarmCluster != 3*time.Minute || k.Load.ReadAlong || k.Target.Kafka.Heap != 512<<20 || k.Target.Kafka.Settings["num.io.threads"] != "4" {
 		t.Errorf("%+v", k.Scenario)
 	}
-	if p := s.Plan(); p.Warming != 6*time.Minute {
+	if p := s.Plan(map[string]time.Duration{}); p.Warming != 6*time.Minute {
 		t.Errorf("warming takes %v, want three minutes for each of two clusters", p.Warming)
 	}
 }

@@ -45,7 +45,8 @@ type Sweep struct {
 	Values []string
 }
 
-// Expand lists every combination of the sweeps, in file order, last sweep fastest. A scenario without sweeps has one cell.
+// Expand lists the combinations of the sweeps, in file order, last sweep fastest. A key that says nothing to a guarantee (the size of
+// transactions to one without) makes no further cells of it and is no axis of its cell. A scenario without sweeps has one cell.
 // The cells share no maps or slices that their users may change.
 func (s *Scenario) Expand() []Cell { return slices.Clone(s.cells) }
 
@@ -92,9 +93,28 @@ func (d *decoder) cells(root *node, total int) []Cell {
 			w.at = rest % max(1, len(w.list.items))
 			rest /= max(1, len(w.list.items))
 		}
-		out = append(out, d.cell(root, i, d.sweeps))
+		c := d.cell(root, len(out), d.sweeps) // a repeated cell is read too: its values must be sound
+		if !d.repeats(c.Guarantee) {
+			out = append(out, c)
+		}
 	}
 	return out
+}
+
+// repeats says whether the current combination differs from one before it only in keys that say nothing to the guarantee.
+func (d *decoder) repeats(g Guarantee) bool {
+	return slices.ContainsFunc(d.sweeps, func(w *sweep) bool { return w.at > 0 && mute(w.path, g) })
+}
+
+// mute says whether a key says nothing to a guarantee.
+func mute(key string, g Guarantee) bool {
+	switch {
+	case strings.HasPrefix(key, "producers.transaction."):
+		return !g.Transacts()
+	case strings.HasPrefix(key, "target.settings.transaction.voted."):
+		return g != TwoPhaseCommit
+	}
+	return false
 }
 
 // cell decodes the current combination and checks that it can be run.
@@ -111,6 +131,9 @@ func (d *decoder) cell(root *node, index int, sweeps []*sweep) Cell {
 	s.Faults = occurring(s.Faults, s.Guarantee)
 	c := Cell{Scenario: s, Index: index}
 	for _, w := range sweeps {
+		if mute(w.path, s.Guarantee) {
+			continue
+		}
 		c.Axes = append(c.Axes, Axis{Key: w.path, Value: w.list.items[w.at].values})
 	}
 	return c

@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// What a trial takes beside its phases, as a guess: starting and stopping a cluster, the settling and the final read.
-const trialOverhead = 8 * time.Second
+// What a trial takes beside its phases, as measured: connecting, the final read and judging; and starting and stopping a cluster of its own.
+const (
+	trialOverhead   = 2 * time.Second
+	clusterOverhead = 3 * time.Second
+)
 
 // historyBytesPerMessage is what sends, outcomes, reads and the final read of a message leave on disk, as measured.
 const historyBytesPerMessage = 20
@@ -14,31 +17,43 @@ const historyBytesPerMessage = 20
 // A Plan is what running a scenario would take.
 type Plan struct {
 	Cells, Repeats, Trials int
-	Trial                  time.Duration // of the longest cell, start and drain included
-	Warming                time.Duration // of all clusters, once, before the first trial
+	Warming                time.Duration // of clusters that were not warmed before
 	Total                  time.Duration
 	Messages               int64 // offered in all trials; those of a closed model cannot be told
-	BrokerBytes            int64 // written by all replicas in the largest trial
+	BrokerBytes            int64 // written by all replicas in the largest trial with an open model
 	HistoryBytes           int64 // left in the run directory
 	Shrunk                 bool  // max_time allows fewer repeats than asked; Repeats is what fits, at least one
 }
 
-// Plan estimates time and size of all trials.
-func (s *Scenario) Plan() Plan {
+// Takes estimates the time of one trial, the pause after it included.
+func (c Cell) Takes() time.Duration {
+	d := c.Phases.Sending() + trialOverhead + c.Runs.Cooldown
+	if c.Runs.FreshCluster {
+		d += clusterOverhead
+	}
+	return d
+}
+
+// Writes estimates the bytes that all replicas write in one trial. Those of a closed model cannot be told: ok is false.
+func (c Cell) Writes() (bytes int64, ok bool) {
+	return c.messages() * int64(c.Load.Value.Size.Mean()) * int64(max(1, c.Target.ReplicationFactor)), c.Load.Model == "open"
+}
+
+func (c Cell) messages() int64 { return int64(float64(c.Load.Rate) * c.Phases.Sending().Seconds()) }
+
+// Plan estimates time and size of all trials. warmed is what scenarios of the same call have warmed before, and is brought up to date.
+func (s *Scenario) Plan(warmed map[string]time.Duration) Plan {
 	p := Plan{Cells: len(s.cells), Repeats: s.Runs.Repeats}
 	var block time.Duration
 	var messages int64
 	for _, c := range s.cells {
-		trial := c.Phases.Sending() + trialOverhead + c.Runs.Cooldown
-		p.Trial = max(p.Trial, trial)
-		block += trial
-		if c.Load.Model == "open" {
-			n := int64(float64(c.Load.Rate) * c.Phases.Sending().Seconds())
-			messages += n
-			p.BrokerBytes = max(p.BrokerBytes, n*int64(c.Load.Value.Size.Mean())*int64(max(1, c.Target.ReplicationFactor)))
+		block += c.Takes()
+		if bytes, ok := c.Writes(); ok {
+			messages += c.messages()
+			p.BrokerBytes = max(p.BrokerBytes, bytes)
 		}
 	}
-	p.Warming = s.Warming(p.Repeats, map[string]time.Duration{})
+	p.Warming = s.warming(p.Repeats, warmed)
 	if fits := int((s.Runs.MaxTime - p.Warming) / max(block, 1)); fits < p.Repeats {
 		p.Repeats, p.Shrunk = max(1, fits), true
 	}
@@ -49,9 +64,9 @@ func (s *Scenario) Plan() Plan {
 	return p
 }
 
-// Warming is what the warm load takes: before each trial, or once for each cluster that is kept. had is what kept clusters have had
+// warming is what the warm load takes: before each trial, or once for each cluster that is kept. had is what kept clusters have had
 // before, by their key, and is brought up to date.
-func (s *Scenario) Warming(repeats int, had map[string]time.Duration) time.Duration {
+func (s *Scenario) warming(repeats int, had map[string]time.Duration) time.Duration {
 	var sum time.Duration
 	for _, c := range s.cells {
 		key, want := c.Target.ClusterKey(), c.Runs.WarmCluster

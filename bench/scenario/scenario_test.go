@@ -155,12 +155,33 @@ func TestAFileThatIsNoScenarioIsRefusedInOneSentence(t *testing.T) {
 }
 
 func TestAPlanTellsWhatARunTakes(t *testing.T) {
-	p := mustParse(t, "full.yaml").Plan()
+	p := mustParse(t, "full.yaml").Plan(map[string]time.Duration{})
 	if p.Cells != 12 || !p.Shrunk || p.Repeats != 3 || p.Trials != 36 || p.Messages == 0 || p.BrokerBytes == 0 || p.Total > time.Hour {
 		t.Errorf("%+v", p)
 	}
-	if p := mustParse(t, "least.yaml").Plan(); p.Shrunk || p.Repeats != 6 || p.Trials != 6 {
+	if p := mustParse(t, "least.yaml").Plan(map[string]time.Duration{}); p.Shrunk || p.Repeats != 6 || p.Trials != 6 {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestKeysThatSayNothingToAGuaranteeMakeNoCellsOfIt(t *testing.T) {
+	s := mustParse(t, "least.yaml", "guarantee=[idempotent, transactional, two_phase_commit]", "producers.transaction.records=[1, 10]",
+		"target.settings={transaction.voted.replicas: [1, 3]}", "producers.count=[1, 8]")
+	got := map[Guarantee][]string{}
+	for i, c := range s.Expand() {
+		if c.Index != i {
+			t.Errorf("cell %d has the index %d", i, c.Index)
+		}
+		got[c.Guarantee] = append(got[c.Guarantee], c.Label())
+	}
+	want := map[Guarantee]int{Idempotent: 2, Transactional: 4, TwoPhaseCommit: 8}
+	for g, n := range want {
+		if len(got[g]) != n {
+			t.Errorf("%s has %d cells, not %d: %q", g, len(got[g]), n, got[g])
+		}
+	}
+	if l := got[Idempotent][0]; strings.Count(l, " · ") != 1 {
+		t.Errorf("an idempotent cell is called %q: only its guarantee and its producers tell it apart", l)
 	}
 }
 
@@ -193,7 +214,7 @@ func FuzzParse(f *testing.F) {
 		}
 		s, err := Parse(file, []string{set})
 		if err == nil {
-			s.Plan()
+			s.Plan(map[string]time.Duration{})
 			s.YAML()
 		} else if err.Error() == "" {
 			t.Error("refused without a reason")

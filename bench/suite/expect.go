@@ -336,7 +336,9 @@ func decideRatio(e scenario.Expect, g group, seed int64) (out result.RatioGroup,
 	return out, got
 }
 
-// group holds the blocks of the cells that agree in all keys but the ratio's.
+// group holds the blocks of the cells that agree in all keys but the ratio's. A
+// cell agrees with every value of a key that it was not swept over, since that
+// says nothing to its guarantee.
 type group struct {
 	name   string // the other keys' values, where they differ between groups
 	blocks []stats.Block
@@ -361,10 +363,11 @@ func ratioGroups(e scenario.Expect, r *result.Run, f figure) []group {
 			continue
 		}
 		for _, b := range r.Manifest.Cells {
-			if other, ok := besides(b, e.B); !ok || other != rest || !asks(e, b) {
+			other, ok := besides(b, e.B)
+			if !ok || !agree(rest, other) || !asks(e, b) {
 				continue
 			}
-			g := group{name: rest}
+			g := group{name: groupName(rest, other)}
 			va, vb := byBlock(a), byBlock(b)
 			for _, block := range slices.Sorted(maps.Keys(va)) {
 				if w, ok := vb[block]; ok {
@@ -379,7 +382,7 @@ func ratioGroups(e scenario.Expect, r *result.Run, f figure) []group {
 
 // besides says whether a cell has the value on one of its swept keys, and what
 // its other swept keys are.
-func besides(c result.Cell, value string) (rest string, ok bool) {
+func besides(c result.Cell, value string) (rest map[string]string, ok bool) {
 	ok = c.Guarantee == value
 	on := "guarantee"
 	for k, v := range c.Sweep {
@@ -387,14 +390,30 @@ func besides(c result.Cell, value string) (rest string, ok bool) {
 			on, ok = k, true
 		}
 	}
-	var others []string
-	for k, v := range c.Sweep {
-		if k != on {
-			others = append(others, k+"="+v)
+	rest = maps.Clone(c.Sweep)
+	delete(rest, on)
+	return rest, ok
+}
+
+// agree says whether no key has two values.
+func agree(a, b map[string]string) bool {
+	for k, v := range a {
+		if w, both := b[k]; both && w != v {
+			return false
 		}
 	}
-	sort.Strings(others)
-	return strings.Join(others, " "), ok
+	return true
+}
+
+func groupName(a, b map[string]string) string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	var out []string
+	for k, v := range all {
+		out = append(out, k+"="+v)
+	}
+	sort.Strings(out)
+	return strings.Join(out, " ")
 }
 
 func printed(v float64, u scenario.Unit) string {

@@ -12,10 +12,6 @@ import (
 	"gopherlog/cmd/internal/cli"
 )
 
-// trialOverhead is what a trial takes beside its phases: starting three
-// brokers, connecting, draining, judging and stopping.
-const trialOverhead = 5 * time.Second
-
 type planCmd struct{ scenarioFlags }
 
 // Run prints the matrix with its cost.
@@ -27,29 +23,24 @@ func (c *planCmd) Run(s *streams) error {
 	var total time.Duration
 	warm := map[string]time.Duration{}
 	for _, p := range list {
-		cells := p.scenario.Expand()
-		var block time.Duration
-		var bytes float64
 		fmt.Fprintf(s.out, "%s (%s)\n", p.scenario.Name, p.file)
-		for _, cell := range cells {
-			d := cell.Phases.End(scenario.PhaseRecovery) + trialOverhead + cell.Runs.Cooldown
-			block += d
+		for _, cell := range p.scenario.Expand() {
 			size := "unbounded: closed model"
-			if cell.Load.Model == "open" {
-				b := float64(cell.Load.Rate) * cell.Phases.End(scenario.PhaseRecovery).Seconds() * float64(cell.Load.Value.Size.Mean()) * float64(max(cell.Target.ReplicationFactor, 1))
-				bytes = max(bytes, b)
-				size = fmt.Sprintf("%.1f GB on disk", b/1e9)
+			if bytes, ok := cell.Writes(); ok {
+				size = fmt.Sprintf("%.1f GB on disk", float64(bytes)/1e9)
 			}
-			fmt.Fprintf(s.out, "  %-44s %5s  %s\n", cell.Label(), d.Round(time.Second), size)
+			fmt.Fprintf(s.out, "  %-44s %5s  %s\n", cell.Label(), cell.Takes().Round(time.Second), size)
 		}
-		warming := p.scenario.Warming(p.scenario.Runs.Repeats, warm)
-		if warming > 0 {
-			fmt.Fprintf(s.out, "  %-44s %5s  once for what scenarios of one call share\n", "warming of the clusters", warming.Round(time.Second))
+		plan := p.scenario.Plan(warm)
+		if plan.Warming > 0 {
+			fmt.Fprintf(s.out, "  %-44s %5s  once for what scenarios of one call share\n", "warming of the clusters", plan.Warming.Round(time.Second))
 		}
-		all := block*time.Duration(p.scenario.Runs.Repeats) + warming
-		fmt.Fprintf(s.out, "  %d cells × %d blocks = %d trials, about %s; at most %.1f GB on disk at a time\n", len(cells), p.scenario.Runs.Repeats,
-			len(cells)*p.scenario.Runs.Repeats, all.Round(time.Second), bytes/1e9)
-		total += all
+		fmt.Fprintf(s.out, "  %d cells × %d blocks = %d trials, about %s; at most %.1f GB on disk at a time\n", plan.Cells, plan.Repeats, plan.Trials,
+			plan.Total.Round(time.Second), float64(plan.BrokerBytes)/1e9)
+		if plan.Shrunk {
+			fmt.Fprintf(s.out, "  runs.max_time %s allows no more blocks than that; %d were asked for\n", p.scenario.Runs.MaxTime, p.scenario.Runs.Repeats)
+		}
+		total += plan.Total
 	}
 	fmt.Fprintf(s.out, "total: about %s. At acks=all a record is on a majority before it is acknowledged; tier T1: in page caches, T2: on disks.\n", total.Round(time.Second))
 	return nil
