@@ -67,6 +67,7 @@ type Tick struct {
 	Waiting int64 // without outcome at the end of the interval
 
 	Committed int64 // records of transactions that were committed
+	Aborted   int64 // acknowledged records of transactions that were aborted: no reader of committed records will see them
 }
 
 // An Outage is a span in which a partition had messages waiting and none acknowledged.

@@ -74,6 +74,7 @@ func (a *Tick) add(b Tick) {
 	a.Shed += b.Shed
 	a.Read += b.Read
 	a.Committed += b.Committed
+	a.Aborted += b.Aborted
 }
 
 // total adds up tallies of one trial: the sending phases and the drain, and all intervals with what waited at the end of each.

@@ -36,6 +36,7 @@ type transactions struct {
 
 	mu   sync.Mutex
 	ends map[int]int64 // by flat partition: end of what was acknowledged in the open transaction
+	have int64         // how many records of it were acknowledged
 }
 
 func newTransactions(s *sender, cfg ProducerConfig, log *history.Stream) *transactions {
@@ -60,6 +61,7 @@ func (x *transactions) acked(partition int, end int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ends[partition] = max(x.ends[partition], end)
+	x.have++
 }
 
 // loop transacts until the schedule is over and everything that was due has been sent, or ctx ends.
@@ -164,6 +166,7 @@ func (x *transactions) begin(ctx context.Context) error {
 	}
 	x.mu.Lock()
 	clear(x.ends)
+	x.have = 0
 	x.mu.Unlock()
 	x.note(history.Begun, 0)
 	now := s.run.clock.Now()
@@ -254,7 +257,10 @@ func (x *transactions) finish(ctx context.Context, n int, due time.Duration) {
 		})
 	case TxnAborted:
 		x.note(history.Aborted, class)
-		s.done.add(due, now, func(p *PhaseCounts, _ *Tick) { p.TxnsAborted++ })
+		x.mu.Lock()
+		gone := x.have
+		x.mu.Unlock()
+		s.done.add(due, now, func(p *PhaseCounts, k *Tick) { p.TxnsAborted++; k.Aborted += gone })
 	default:
 		x.note(history.InDoubt, class)
 		s.done.add(due, now, func(p *PhaseCounts, _ *Tick) { p.TxnsInDoubt++ })

@@ -94,6 +94,13 @@ func TestATransactionIsReadWholeOrNotAtAll(t *testing.T) {
 			if out.Commit.All().Count() != sum.TxnsCommitted || out.EndTxn.All().Count() != sum.TxnsCommitted || out.Visible.All().Count() != sum.Committed {
 				t.Fatalf("%d commits, %d ends, %d visible of %+v", out.Commit.All().Count(), out.EndTxn.All().Count(), out.Visible.All().Count(), sum)
 			}
+			var ticks Tick
+			for _, k := range out.Seconds {
+				ticks.add(k)
+			}
+			if ticks.Aborted == 0 || ticks.Acked != ticks.Committed+ticks.Aborted {
+				t.Fatalf("of %d acknowledged records %d were committed and %d aborted", ticks.Acked, ticks.Committed, ticks.Aborted)
+			}
 			l := readLedger(t, p.HistoryDir)
 			want := map[txnKey]int{}
 			for key, steps := range l.steps {

@@ -23,7 +23,7 @@ type Second struct {
 	VisibleP50 float64
 	VisibleP99 float64
 	VisibleMax float64
-	Lag        int64 // records acknowledged and not yet delivered
+	Lag        int64 // records acknowledged and not yet delivered, without those of aborted transactions
 }
 
 var secondHeader = []string{"at_s", "sent", "acked", "failed", "ack_p50_ms", "ack_p99_ms", "ack_max_ms",

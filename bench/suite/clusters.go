@@ -337,7 +337,13 @@ func (s *run) newTarget(c scenario.Cell, dataDir, logs string) (target.Target, e
 		return nil, err
 	}
 	return target.NewGopherlog(target.GopherlogConfig{Server: s.Server, Nodes: c.Target.Nodes, Nice: c.Target.Nice, Dir: dataDir, Logs: logs,
-		Settings: settings, Control: s.controlled() || s.voting()})
+		Settings: settings, Control: s.opensControl(c)})
+}
+
+// opensControl says whether a cell's brokers open their control port. Those that are kept do: a scenario that comes later may read there
+// what they wrote down of votes.
+func (s *run) opensControl(c scenario.Cell) bool {
+	return s.controlled() || s.voting() || !c.Runs.FreshCluster
 }
 
 // plainOf turns values with units into the numbers that a system reads.

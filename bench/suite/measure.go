@@ -289,14 +289,14 @@ func (t *oneTrial) percentileFiles() error {
 func (t *oneTrial) seconds() []result.Second {
 	o := t.outcome
 	var out []result.Second
-	var acked, read int64
+	var due, read int64 // what readers of the guarantee's isolation are to see, and saw
 	step := o.Ack.Interval()
 	for _, k := range o.Seconds {
-		acked += k.Acked
+		due += k.Acked - k.Aborted
 		read += k.Read
 		s := result.Second{At: k.At.Seconds(), Sent: k.Sent, Acked: k.Acked, Failed: k.Failed + k.Unknown}
 		if t.cell.Load.ReadAlong {
-			s.Lag = max(0, acked-read)
+			s.Lag = max(0, due-read)
 		}
 		a, v := latencyOf(o.Ack.Range(k.At, k.At+step)), latencyOf(o.Visible.Range(k.At, k.At+step))
 		s.AckP50, s.AckP99, s.AckMax = a.P50, a.P99, a.Max

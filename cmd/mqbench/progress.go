@@ -59,7 +59,13 @@ func (p *progress) TrialGlance(g load.Progress) {
 		p.spark = append(p.spark, g.P99)
 		p.spark = p.spark[max(0, len(p.spark)-16):]
 	}
-	line := fmt.Sprintf("%s · %s %.0fs · %.0f acked/s · p50 %s p99 %s", p.head, g.Phase, g.At.Seconds(), g.Acked, g.P50.Round(10*time.Microsecond), g.P99.Round(10*time.Microsecond))
+	line := fmt.Sprintf("%s · %s %.0fs · %.0f acked/s", p.head, g.Phase, g.At.Seconds(), g.Acked)
+	if g.P50 > 0 {
+		line += " · p50 " + g.P50.Round(10*time.Microsecond).String()
+	}
+	if g.P99 > 0 { // a second with few records has none
+		line += " p99 " + g.P99.Round(10*time.Microsecond).String()
+	}
 	if g.Failed+g.Shed > 0 {
 		line += fmt.Sprintf(" · %d failed %d shed", g.Failed, g.Shed)
 	}
