@@ -94,7 +94,27 @@ func (c *core) stepDown() {
 	if term == 0 || i == nil || len(c.voters()) < 2 || !i.trans.resign(term) {
 		return
 	}
+	c.unseat(i, term, unseatTries)
+}
+
+// How often, and how far apart, the library is told to verify a leadership that was given up.
+const (
+	unseatTries = 10
+	unseatEvery = 20 * time.Millisecond
+)
+
+// unseat tells the library to verify until it has found out: the answer to a
+// heartbeat from before may still count as a peer's consent.
+func (c *core) unseat(i *instance, term uint64, tries int) {
 	i.raft.VerifyLeader()
+	if tries == 1 {
+		return
+	}
+	time.AfterFunc(unseatEvery, func() {
+		if now, _ := c.leading(); now == term && c.cur.Load() == i {
+			c.unseat(i, term, tries-1)
+		}
+	})
 }
 
 // stir wakes the loop.

@@ -12,7 +12,7 @@ import (
 
 func TestBurstThatFillsTheInflightLimitDoesNotWaitForTheCommitTimer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 3, func(o *rigOptions) { o.timers.Commit = 10 * time.Minute })
+	r := newRig(t, 3, func(o *rigOptions) { o.timers = Timers{Commit: 10 * time.Minute} })
 	l := r.lead(r.nodes[0])
 	l.produce(4096, 1, "burst")
 	if got := l.fsm.batches; got != 4096 {

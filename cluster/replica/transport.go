@@ -48,13 +48,18 @@ func (t *guarded) resign(term uint64) bool {
 
 // AppendEntries answers in place of the peer once the replica has resigned: with
 // a refusal and a newer term, as a peer that follows another leader does. To
-// become a follower is always safe, and the library does it for either.
+// become a follower is always safe, and the library does it for either. What a
+// peer said to a request from before is not handed on any more.
 func (t *guarded) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if args.Term <= t.resigned.Load() {
-		*resp = raft.AppendEntriesResponse{RPCHeader: resp.RPCHeader, Term: args.Term + 1}
-		return nil
+	var err error
+	if args.Term > t.resigned.Load() {
+		err = t.GroupTransport.AppendEntries(id, to, args, resp)
 	}
-	return t.GroupTransport.AppendEntries(id, to, args, resp)
+	if args.Term > t.resigned.Load() {
+		return err
+	}
+	*resp = raft.AppendEntriesResponse{RPCHeader: resp.RPCHeader, Term: args.Term + 1}
+	return nil
 }
 
 // SetHeartbeatHandler drops the handler. The library's fast path changes the
