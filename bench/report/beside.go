@@ -49,16 +49,26 @@ var (
 	visibleRow = func(p string, of func(result.Latency) float64) measure {
 		return measure{"visible." + p, "visible to a reader, " + p + ", ms", millis, latency(visible, steady, of)}
 	}
+	commitRow = func(p string, of func(result.Latency) float64) measure {
+		return measure{"commit." + p, "committed, " + p + ", ms", millis, latency(commit, steady, of)}
+	}
+	endTxnRow = measure{"end_txn.p50", "answer to the end of a transaction, p50, ms", millis, latency(endTxn, steady, p50)}
+	txnRow    = measure{"transactions", "transactions/s", micros, func(t result.Trial) (float64, bool) { return t.Txns, t.Txns > 0 }}
 )
 
 // measures are the rows that a cell's load answers. Latency of a closed loop is
 // queueing, except where one record at a time is outstanding.
 func measures(c result.Cell) (load string, rows []measure) {
 	switch {
+	case c.Model != "closed" && c.Txn != nil:
+		return compact(c.Rate) + " records/s, open loop", []measure{commitRow("p50", p50), commitRow("p99", p99), endTxnRow, visibleRow("p99", p99), cpuRow}
 	case c.Model != "closed":
 		return compact(c.Rate) + " records/s, open loop", []measure{ackRow("p50", p50), ackRow("p99", p99), visibleRow("p99", p99), cpuRow, rssRow, gapRowOf("load client", loadGap), gapRowOf("prober", proberGap)}
 	case c.Bound == 1:
 		return "one record in flight", []measure{ackRow("p50", p50), ackRow("p99", p99), rateRow, cpuRow}
+	}
+	if c.Txn != nil {
+		return "saturation", []measure{txnRow, rateRow, cpuRow}
 	}
 	return "saturation", []measure{rateRow, cpuRow, rssRow}
 }
@@ -94,7 +104,7 @@ func SideBySide(runs []*result.Run) []Beside {
 	for _, r := range runs {
 		all := systems(r)
 		for _, other := range all[min(1, len(all)):] {
-			key := systemName(all[0]) + " beside " + systemName(other)
+			key := systemName(all[0]) + " beside " + systemName(other) + asLaunched(runs, other)
 			b := byPair[key]
 			if b == nil {
 				b = &Beside{Title: key, Table: Table{Head: []string{"load", "measured", systemName(all[0]), systemName(other), "ratio", "goal", ""}}}
@@ -108,6 +118,34 @@ func SideBySide(runs []*result.Run) []Beside {
 		out = append(out, *byPair[k])
 	}
 	return out
+}
+
+// asLaunched names the broker settings of a system in one run that it had not in all.
+func asLaunched(runs []*result.Run, of result.System) string {
+	values := map[string]map[string]bool{}
+	for _, r := range runs {
+		for _, s := range systems(r) {
+			if s.Name != of.Name {
+				continue
+			}
+			for k := range of.Launched {
+				if values[k] == nil {
+					values[k] = map[string]bool{}
+				}
+				values[k][s.Launched[k]] = true
+			}
+		}
+	}
+	var out []string
+	for _, k := range keysOf(of.Launched) {
+		if len(values[k]) > 1 {
+			out = append(out, k+"="+of.Launched[k])
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " with " + strings.Join(out, ", ")
 }
 
 func (b *Beside) add(r *result.Run, one, other result.System) {
@@ -142,8 +180,12 @@ func fellShort(r *result.Run, c result.Cell) bool {
 func besideRate(c result.Cell) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(c.Sweep)) {
-		if k != "target.system" && k != "load.rate" {
+		switch {
+		case k == "target.system" || k == "load.rate":
+		case k == "guarantee":
 			out = append(out, strings.ReplaceAll(c.Sweep[k], "_", " "))
+		default:
+			out = append(out, sweptWord(k, c.Sweep[k]))
 		}
 	}
 	return strings.Join(out, ", ")

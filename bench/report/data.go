@@ -22,6 +22,7 @@ const (
 	ack      = "ack"
 	commit   = "commit"
 	visible  = "visible"
+	endTxn   = "end_txn"
 	endToEnd = "end_to_end"
 	steady   = "steady"
 )
