@@ -42,8 +42,8 @@ type leadership struct {
 	ballots     *ballots
 }
 
-// beginLeadership starts the proposer of a term. leadMu is held.
-func (p *Partition) beginLeadership(term uint64) *leadership {
+// newLeadership prepares a term. Its proposer is started when p.lead shows it, or answers to what it says first would find nobody.
+func (p *Partition) newLeadership(term uint64) *leadership {
 	l := &leadership{
 		p: p, term: term, epoch: int32(term),
 		wakeup:  make(chan struct{}, 1),
@@ -51,8 +51,6 @@ func (p *Partition) beginLeadership(term uint64) *leadership {
 		overlay: producer.NewOverlay(),
 	}
 	l.ballots = newBallots(l)
-	p.wg.Add(1)
-	go l.run()
 	return l
 }
 
@@ -112,24 +110,22 @@ func (l *leadership) nudge() {
 
 // run is the proposer.
 func (l *leadership) run() {
-	defer l.p.wg.Done()
 	l.next = l.p.log.EndOffset()
 	l.ballots.join()
 	timer := time.NewTimer(time.Hour)
-	timer.Stop()
 	defer timer.Stop()
 	for {
+		if next := l.step(l.p.now()); next > 0 {
+			timer.Reset(next)
+		} else {
+			timer.Stop()
+		}
 		select {
 		case <-l.stop:
 			l.abandon()
 			return
 		case <-l.wakeup:
 		case <-timer.C:
-		}
-		if next := l.step(l.p.now()); next > 0 {
-			timer.Reset(next)
-		} else {
-			timer.Stop()
 		}
 	}
 }

@@ -210,7 +210,9 @@ func (p *Partition) switchLead() (changed bool) {
 		changed = true
 	}
 	if st.Ready && !p.closed && p.lead.Load() == nil {
-		p.lead.Store(p.beginLeadership(st.Term))
+		l := p.newLeadership(st.Term)
+		p.lead.Store(l)
+		p.wg.Go(l.run)
 		changed = true
 	}
 	return changed

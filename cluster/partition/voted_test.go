@@ -23,14 +23,26 @@ import (
 type ballotBox struct {
 	mu   sync.Mutex
 	said []twopc.Message
+	also func(twopc.Message) // told too
 }
 
 func (b *ballotBox) Owns(id string) bool { return strings.HasPrefix(id, "2pc.") }
 
 func (b *ballotBox) Report(_ string, m twopc.Message) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.said = append(b.said, m)
+	also := b.also
+	b.mu.Unlock()
+	if also != nil {
+		also(m)
+	}
+}
+
+// tellAlso has somebody told as well.
+func (b *ballotBox) tellAlso(also func(twopc.Message)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.also = also
 }
 
 // all are the messages so far.
@@ -38,6 +50,13 @@ func (b *ballotBox) all() []twopc.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]twopc.Message(nil), b.said...)
+}
+
+// empty forgets them.
+func (b *ballotBox) empty() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said = nil
 }
 
 // await waits for a message that was not said before.
@@ -292,6 +311,51 @@ func TestANewLeaderKnowsWhatItsPredecessorPromisedAndAsks(t *testing.T) {
 	v.AskAgain()
 	v.box.await(t, twopc.Query{Txn: x, From: "t-0"})
 	v.end(t, x, true)
+}
+
+// Nothing else happens in the partition: only the participant's own timers wake it.
+func TestANewLeaderThatIsInDoubtAsksUntilItIsAnswered(t *testing.T) {
+	v := openVoter(t, func(h *harness) { h.voted.AskAfter = time.Millisecond })
+	x := numbered(1, 0)
+	v.begin(t, x, 0)
+	v.prepare(t, x)
+	v.g.depose(2, servers(2)[1], false)
+	eventually(t, "a follower is in no doubt", func() bool { n, _ := v.Doubt(); return n == 0 })
+	v.box.empty()
+	v.g.lead(3)
+	for range 4 {
+		v.box.await(t, twopc.Query{Txn: x, From: "t-0"})
+	}
+}
+
+func TestANewLeaderAbortsAnOrphanWhenItsTimeIsOver(t *testing.T) {
+	v := openVoter(t)
+	x := numbered(1, 0)
+	out := v.offer(part(7, 0, 0, 1))
+	v.c.question(t).done(Verified{Ongoing: true, Txn: x, Timeout: 50 * time.Millisecond}, nil)
+	wait(t, out)
+	v.g.depose(2, servers(2)[1], false)
+	v.g.lead(3)
+	eventually(t, "the marker", func() bool { return v.standing().Ended == x })
+}
+
+// A coordinator on the same node answers at once, from within the question.
+func TestANewLeaderHearsTheAnswerToItsFirstQuestion(t *testing.T) {
+	v := openVoter(t)
+	for n := range uint32(25) {
+		x := numbered(n+1, 0)
+		v.begin(t, x, int32(n))
+		v.prepare(t, x)
+		v.g.depose(uint64(2*n+2), servers(2)[1], false)
+		v.box.tellAlso(func(m twopc.Message) {
+			if q, is := m.(twopc.Query); is {
+				v.Hear(votedID, twopc.Outcome{Txn: q.Txn, Commit: true})
+			}
+		})
+		v.g.lead(uint64(2*n + 3))
+		eventually(t, "the marker", func() bool { return v.standing().Ended == x })
+		v.box.tellAlso(nil)
+	}
 }
 
 func TestPromisesAreInTheSnapshot(t *testing.T) {
