@@ -19,7 +19,7 @@ import (
 )
 
 var produceAPI = api{
-	key: 0, name: "Produce", min: 0, max: 12,
+	key: 0, name: "Produce", min: 0, max: 13,
 	serve: serveProduce,
 	notes: []string{
 		"Versions 0 to 2 are advertised because old clients look for them before they compress; their record formats are answered with UNSUPPORTED_FOR_MESSAGE_FORMAT.",
@@ -29,6 +29,7 @@ var produceAPI = api{
 		"zstd needs version 7, otherwise UNSUPPORTED_COMPRESSION_TYPE. Batches are stored as they were sent.",
 		"acks=0 gets no response; any error closes the connection.",
 		"Versions 12 and newer leave it to the partition to become part of the transaction (transaction version 2).",
+		"From version 10 NOT_LEADER_OR_FOLLOWER comes with the leader, its epoch and its address, if they are known (KIP-951). From version 13 topics are named by id, with the codes of Fetch.",
 		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP).",
 		"A transactional batch without transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The first one of a transaction in a partition is let in only when the transaction's coordinator confirms that it is ongoing, for clients of every version: otherwise TRANSACTION_ABORTABLE, below version 11 INVALID_TXN_STATE; NOT_ENOUGH_REPLICAS when no coordinator could be asked within the request's timeout.",
 		"A batch that meets the producer's transaction before, still ending, is held until it has ended, within the request's timeout; no fixed pause. Kafka answers CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS at once and lets the client try again.",
@@ -39,7 +40,9 @@ var produceAPI = api{
 const (
 	firstServedProduce = 3 // record batches of format 2 begin here
 	firstZstdProduce   = 7
+	firstHintedProduce = 10
 	firstAddingProduce = 12 // its client leaves it to the partitions to become part of a transaction
+	firstProduceByID   = 13
 	// maxProducePartitions bounds what a request of many small claims can make the decoder allocate.
 	maxProducePartitions = 10_000
 )
@@ -62,10 +65,11 @@ type produceCall struct {
 
 // produceSlot is one partition of the request.
 type produceSlot struct {
-	call *produceCall
-	out  *kmsg.ProduceResponseTopicPartition
-	size int
-	app  partition.AppendRequest
+	call  *produceCall
+	out   *kmsg.ProduceResponseTopicPartition
+	topic *meta.Topic // nil: there is none
+	size  int
+	app   partition.AppendRequest
 }
 
 func serveProduce(b *Broker, a *api, r *wire.Request) {
@@ -117,7 +121,7 @@ func (c *produceCall) prepare(req *kmsg.ProduceRequest) {
 	for i := range req.Topics {
 		in, out := &req.Topics[i], &c.resp.Topics[i]
 		out.Default()
-		out.Topic = in.Topic
+		out.Topic, out.TopicID = in.Topic, in.TopicID
 		out.Partitions = outs[k : k+len(in.Partitions) : k+len(in.Partitions)]
 		for j := range in.Partitions {
 			p := &out.Partitions[j]
@@ -141,7 +145,8 @@ func (s *produceSlot) produce(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceReque
 		s.refuse(codeUnsupportedForMessageFormat, nil)
 		return
 	}
-	p, topic, code := c.b.find(c.image, t.Topic, in.Partition)
+	p, topic, code := c.find(t, in.Partition)
+	s.topic = topic
 	if code == codeNone && topic.Internal {
 		code = codeInvalidTopic
 	}
@@ -166,6 +171,13 @@ func (s *produceSlot) produce(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceReque
 	s.app = partition.AppendRequest{Batch: batch, Buf: c.req.Buf, Acks: c.acks, Deadline: deadline, Done: s.done}
 	s.app.TransactionalID, s.app.Version = c.txnID, txnVersion(c.req.Version)
 	p.Append(&s.app)
+}
+
+func (c *produceCall) find(t *kmsg.ProduceRequestTopic, number int32) (Partition, *meta.Topic, int16) {
+	if c.req.Version >= firstProduceByID {
+		return c.b.findByID(c.image, t.TopicID, number)
+	}
+	return c.b.find(c.image, t.Topic, number)
 }
 
 // checkBatch returns the one batch that records must be, or Kafka's code and what is wrong.
@@ -241,9 +253,35 @@ func (c *produceCall) finish() {
 		c.req.Conn.Close(err)
 		c.req.ReplyNone()
 	} else {
+		if c.req.Version >= firstHintedProduce {
+			c.pointToLeaders()
+		}
 		c.req.ReplyMessage(&c.resp)
 	}
 	c.b.observe(c.api, c.started)
+}
+
+// pointToLeaders says of every partition that this node does not lead who does.
+func (c *produceCall) pointToLeaders() {
+	var hints leaderHints
+	for i := range c.slots {
+		s := &c.slots[i]
+		if s.out.ErrorCode != codeNotLeaderOrFollower {
+			continue
+		}
+		if hints.image == nil {
+			hints.image = c.b.cfg.Meta.Image()
+		}
+		if h := hints.of(c.b, s.topic, s.out.Partition); h != nil {
+			s.out.CurrentLeader.LeaderID, s.out.CurrentLeader.LeaderEpoch = int32(h.node), h.epoch
+		}
+	}
+	for _, br := range hints.brokers {
+		out := kmsg.NewProduceResponseBroker()
+		out.NodeID, out.Rack = int32(br.ID), rack(br)
+		out.Host, out.Port = c.b.endpoint(c.req.Conn, br)
+		c.resp.Brokers = append(c.resp.Brokers, out)
+	}
 }
 
 // failure is the first error of a request that gets no response.

@@ -7,12 +7,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/engine/wire"
 )
 
 var fetchAPI = api{
-	key: 1, name: "Fetch", min: 4, max: 12,
+	key: 1, name: "Fetch", min: 4, max: 18,
 	maxFrame: maxControlFrame,
 	serve:    serveFetch,
 	notes: []string{
@@ -20,7 +21,9 @@ var fetchAPI = api{
 		"Parked until min bytes, max wait, an error or a change of leader; no polling.",
 		"Every fetch is a full fetch: the session id is always 0, and going on with a session is answered with FETCH_SESSION_ID_NOT_FOUND.",
 		"From version 9 an older leader epoch is FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; from version 12 a last fetched epoch that left the leader's log is answered with the diverging epoch.",
-		"Only leaders answer; files go to the socket by sendfile from 64 KiB on.",
+		"From version 13 topics are named by id: UNKNOWN_TOPIC_ID without such a topic, INCONSISTENT_TOPIC_ID while this node still carries another creation of its name.",
+		"From version 16 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the leader, its epoch and its address, if they are known (KIP-951).",
+		"Only leaders answer; files go to the socket by sendfile from 64 KiB on. What followers of Kafka say of themselves (replica state, directory, high watermark) is ignored.",
 	},
 }
 
@@ -34,6 +37,7 @@ type fetchCall struct {
 	parts   []fetchPart
 	bytes   int
 	failed  bool // some partition has an error or left the leader's log: answer at once
+	hints   leaderHints
 	out     fetchEncoder
 	done    func() // over, bound once
 }
@@ -61,17 +65,19 @@ func (f *fetchCall) over() {
 	}
 	clear(f.parts)
 	clear(f.msg.Topics)
-	f.req, f.parts, f.msg.Topics = nil, f.parts[:0], f.msg.Topics[:0]
+	f.req, f.parts, f.msg.Topics, f.hints = nil, f.parts[:0], f.msg.Topics[:0], leaderHints{}
 	f.b.fetches.Put(f)
 }
 
 // fetchPart is one partition of the request and what was found there.
 type fetchPart struct {
 	in     *kmsg.FetchRequestTopicPartition
+	topic  *meta.Topic // nil: there is none
 	part   Partition
 	res    partition.ReadResult
 	code   int16
 	parked bool
+	hint   *leaderHint // whom to ask instead; nil: nobody is known, or the version has no place for it
 }
 
 func serveFetch(b *Broker, a *api, r *wire.Request) {
@@ -118,11 +124,18 @@ func (f *fetchCall) resolve() {
 		t := &f.msg.Topics[i]
 		for j := range t.Partitions {
 			in := &t.Partitions[j]
-			p, _, code := f.b.find(image, t.Topic, in.Partition)
-			f.parts = append(f.parts, fetchPart{in: in, part: p, code: f.b.count(f.api, code)})
+			p, topic, code := f.find(image, t, in.Partition)
+			f.parts = append(f.parts, fetchPart{in: in, topic: topic, part: p, code: f.b.count(f.api, code)})
 			f.failed = f.failed || code != codeNone
 		}
 	}
+}
+
+func (f *fetchCall) find(image *meta.Image, t *kmsg.FetchRequestTopic, number int32) (Partition, *meta.Topic, int16) {
+	if f.req.Version >= fetchNamesByID {
+		return f.b.findByID(image, t.TopicID, number)
+	}
+	return f.b.find(image, t.Topic, number)
 }
 
 // read reads one partition within what the others have left of the response's size.
@@ -252,6 +265,19 @@ func (f *fetchCall) abandon() {
 func (f *fetchCall) reply() {
 	b, a, started := f.b, f.api, f.started
 	b.metrics.bytesOut.Add(float64(f.bytes))
+	if f.failed && f.req.Version >= fetchHasLeaderHint {
+		f.pointToLeaders()
+	}
 	f.req.ReplyWait(encodeFetch(f))
 	b.observe(a, started)
+}
+
+// pointToLeaders says of every partition that is led elsewhere, or by a newer term, who leads it.
+func (f *fetchCall) pointToLeaders() {
+	f.hints.image = f.b.cfg.Meta.Image()
+	for i := range f.parts {
+		if p := &f.parts[i]; p.code == codeNotLeaderOrFollower || p.code == codeFencedLeaderEpoch {
+			p.hint = f.hints.of(f.b, p.topic, p.in.Partition)
+		}
+	}
 }

@@ -7,11 +7,11 @@ import (
 )
 
 var listOffsetsAPI = api{
-	key: 2, name: "ListOffsets", min: 1, max: 7,
+	key: 2, name: "ListOffsets", min: 1, max: 10,
 	maxFrame: maxControlFrame,
 	serve:    inOrder(listOffsets),
 	notes: []string{
-		"Timestamps −1 (latest: the high watermark, or the last stable offset for read_committed), −2 (earliest), −3 (largest timestamp, from version 7), or the first record not older than the given one; offset −1 where there is none.",
+		"Timestamps −1 (latest: the high watermark, or the last stable offset for read_committed), −2 (earliest), −3 (largest timestamp, from version 7), or the first record not older than the given one; offset −1 where there is none. −4 (earliest on this broker's disks, from version 8) is the earliest, −5 (latest in tiered storage, from version 9) is none: nothing is tiered.",
 		"The latest offset carries the epoch of the log's last term. Ends of one partition compare only within equal or rising leader epoch: a paused leader answers old ends until it learns of its successor.",
 		"A leader that does not yet know what is committed answers OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE.",
 	},
@@ -22,8 +22,12 @@ const (
 	timestampLatest   = -1
 	timestampEarliest = -2
 	timestampMax      = -3
+	timestampLocal    = -4 // the earliest that is not in tiered storage only
+	timestampTiered   = -5 // the latest in tiered storage
 
 	firstMaxTimestamp       = 7
+	firstLocalTimestamp     = 8
+	firstTieredTimestamp    = 9
 	firstOffsetNotAvailable = 5
 )
 
@@ -61,7 +65,7 @@ func (c *call) listOffset(p Partition, in *kmsg.ListOffsetsRequestTopicPartition
 			out.Offset = p.LastStable()
 		}
 		return codeNone
-	case in.Timestamp == timestampEarliest:
+	case in.Timestamp == timestampEarliest, in.Timestamp == timestampLocal && c.version >= firstLocalTimestamp:
 		out.Offset = p.LogStart()
 		return codeNone
 	case in.Timestamp == timestampMax && c.version >= firstMaxTimestamp:
@@ -70,6 +74,8 @@ func (c *call) listOffset(p Partition, in *kmsg.ListOffsetsRequestTopicPartition
 			out.Offset, out.Timestamp = offset, timestamp
 		}
 		return codeOf(err)
+	case in.Timestamp == timestampTiered && c.version >= firstTieredTimestamp:
+		return codeNone
 	case in.Timestamp < 0:
 		return codeUnsupportedVersion
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var metadataAPI = api{
-	key: 3, name: "Metadata", min: 0, max: 12,
+	key: 3, name: "Metadata", min: 0, max: 13,
 	maxFrame: maxControlFrame,
 	serve:    inOrder(metadata),
 	notes: []string{

@@ -9,7 +9,7 @@ import (
 )
 
 var describeLogDirsAPI = api{
-	key: 35, name: "DescribeLogDirs", min: 0, max: 4,
+	key: 35, name: "DescribeLogDirs", min: 0, max: 5,
 	maxFrame: maxControlFrame,
 	serve:    inOrder(describeLogDirs),
 	notes: []string{

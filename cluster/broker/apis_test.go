@@ -95,6 +95,30 @@ func TestLargestTimestampExistsFromVersionSevenOn(t *testing.T) {
 	}
 }
 
+// TestNothingIsTiered: all of a log is on its brokers' disks, which newer clients may ask about.
+func TestNothingIsTiered(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	w.fill("t", 0, 3)
+	w.part("t", 0).start = 2
+	c := w.dial()
+	for v := int16(1); v <= listOffsetsAPI.max; v++ {
+		want := map[int64]int16{timestampLocal: codeNone, timestampTiered: codeNone, -6: codeUnsupportedVersion}
+		if v < firstLocalTimestamp {
+			want[timestampLocal] = codeUnsupportedVersion
+		}
+		if v < firstTieredTimestamp {
+			want[timestampTiered] = codeUnsupportedVersion
+		}
+		for timestamp, code := range want {
+			out := c.offset(listOffsetsOf(v, "t", timestamp, -1))
+			if out.ErrorCode != code || code == codeNone && timestamp == timestampLocal && out.Offset != 2 || timestamp == timestampTiered && out.Offset != -1 {
+				t.Errorf("version %d timestamp %d: %+v", v, timestamp, out)
+			}
+		}
+	}
+}
+
 func TestListOffsetsChecksLeaderEpochsFromVersionFourOn(t *testing.T) {
 	w := newWorld(t)
 	w.create("t", 1)

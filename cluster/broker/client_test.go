@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/engine/record"
 )
 
@@ -19,11 +20,41 @@ type client struct {
 	t    testing.TB
 	conn net.Conn
 	next int32
+	// id names topics for requests that were written by name in a version that has only ids.
+	id func(topic string) meta.TopicID
 }
 
 func (w *world) dial() *client {
 	w.t.Helper()
-	return dialAddr(w.t, w.addr)
+	c := dialAddr(w.t, w.addr)
+	c.id = w.idOf
+	return c
+}
+
+// idOf is the id of a topic's present creation, zero if there is none.
+func (w *world) idOf(topic string) (id meta.TopicID) {
+	if t := w.ctl.Image().Topic(topic); t != nil {
+		id = t.ID
+	}
+	return id
+}
+
+// byID puts in the ids of the topics that req names, where a version has no place for names.
+func (c *client) byID(req kmsg.Request) {
+	switch req := req.(type) {
+	case *kmsg.ProduceRequest:
+		for i := range req.Topics {
+			if t := &req.Topics[i]; req.Version >= firstProduceByID && t.TopicID == (meta.TopicID{}) {
+				t.TopicID = c.id(t.Topic)
+			}
+		}
+	case *kmsg.FetchRequest:
+		for i := range req.Topics {
+			if t := &req.Topics[i]; req.Version >= fetchNamesByID && t.TopicID == (meta.TopicID{}) {
+				t.TopicID = c.id(t.Topic)
+			}
+		}
+	}
 }
 
 func dialAddr(t testing.TB, addr string) *client {
@@ -40,6 +71,9 @@ func dialAddr(t testing.TB, addr string) *client {
 func (c *client) send(req kmsg.Request) {
 	c.t.Helper()
 	c.next++
+	if c.id != nil {
+		c.byID(req)
+	}
 	b := kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, req, c.next)
 	if _, err := c.conn.Write(b); err != nil {
 		c.t.Fatal(err)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 
@@ -39,17 +40,24 @@ func (b *Broker) alive(id meta.NodeID) bool { return id == b.cfg.NodeID || b.cfg
 // node that sees less than half of the cluster is more likely cut off than left alone, and clients that it told so
 // would know no other node and stay with it; it lists all.
 func (b *Broker) liveBrokers(image *meta.Image) []*meta.Broker {
-	var all, live []*meta.Broker
-	for _, id := range image.BrokerIDs() {
-		all = append(all, image.Brokers[id])
-		if b.alive(id) {
-			live = append(live, image.Brokers[id])
+	all := allBrokers(image)
+	var live []*meta.Broker
+	for _, br := range all {
+		if b.alive(br.ID) {
+			live = append(live, br)
 		}
 	}
 	if 2*len(live) < len(all) {
 		return all
 	}
 	return live
+}
+
+func allBrokers(image *meta.Image) (all []*meta.Broker) {
+	for _, id := range image.BrokerIDs() {
+		all = append(all, image.Brokers[id])
+	}
+	return all
 }
 
 // controller is the control leader, or this node while none is known: every node forwards admin requests.
@@ -69,10 +77,13 @@ func (b *Broker) local(t *meta.Topic, number int32) Partition {
 	return p
 }
 
+// errOtherCreation: this node's replica is of another creation of the topic's name, which it has yet to drop.
+var errOtherCreation = fmt.Errorf("%w: it carries another creation of this topic", partition.ErrUnknownPartition)
+
 func (b *Broker) replica(t *meta.Topic, number int32) (Partition, error) {
 	p, err := b.cfg.Partitions.Get(t.Name, number)
 	if err == nil && p.TopicID() != t.ID {
-		err = partition.ErrUnknownPartition
+		err = errOtherCreation
 	}
 	return p, err
 }
@@ -115,21 +126,42 @@ func (b *Broker) leadership(t *meta.Topic, number int32) leadership {
 	return l
 }
 
-// find returns the replica that a client addresses, or the code that it gets: the partition does not exist, or it is not
-// on this node, which then certainly does not lead it.
+// find returns the replica that a client addresses by its topic's name, or the code that it gets: the partition does not
+// exist, or it is not on this node, which then certainly does not lead it.
 func (b *Broker) find(image *meta.Image, topic string, number int32) (Partition, *meta.Topic, int16) {
 	t := image.Topic(topic)
+	p, code := b.findIn(t, number)
+	if code == codeInconsistentTopicID {
+		code = codeNotLeaderOrFollower // who names no id cannot be wrong about it
+	}
+	return p, t, code
+}
+
+// findByID is find for a client that names its topic by id. Another creation of the topic's name is another topic: it gets
+// nothing of it, whatever is left or already there on this node.
+func (b *Broker) findByID(image *meta.Image, id meta.TopicID, number int32) (Partition, *meta.Topic, int16) {
+	t := image.TopicByID(id)
+	if t == nil {
+		return nil, nil, codeUnknownTopicID
+	}
+	p, code := b.findIn(t, number)
+	return p, t, code
+}
+
+func (b *Broker) findIn(t *meta.Topic, number int32) (Partition, int16) {
 	if t == nil || number < 0 || int(number) >= len(t.Partitions) {
-		return nil, t, codeUnknownTopicOrPartition
+		return nil, codeUnknownTopicOrPartition
 	}
 	p, err := b.replica(t, number)
 	switch {
 	case err == nil:
-		return p, t, codeNone
+		return p, codeNone
+	case errors.Is(err, errOtherCreation):
+		return nil, codeInconsistentTopicID
 	case errors.Is(err, partition.ErrStorage):
-		return nil, t, codeKafkaStorageError
+		return nil, codeKafkaStorageError
 	}
-	return nil, t, codeNotLeaderOrFollower
+	return nil, codeNotLeaderOrFollower
 }
 
 func nodeIDs(ids []meta.NodeID) []int32 {

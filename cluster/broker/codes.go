@@ -71,9 +71,13 @@ const (
 	codeUnstableOffsetCommit         int16 = 88
 	codeProducerFenced               int16 = 90
 	codeUnknownTopicID               int16 = 100
+	codeInconsistentTopicID          int16 = 103
 	codeTransactionalIDNotFound      int16 = 105
+	codeMismatchedEndpointType       int16 = 114
+	codeUnsupportedEndpointType      int16 = 115
 	codeTransactionAbortable         int16 = 120
 	codeInvalidRegularExpression     int16 = 128
+	codeRebootstrapRequired          int16 = 129
 )
 
 // codeNames are Kafka's names, for metrics and documents.
@@ -108,6 +112,8 @@ var codeNames = map[int16]string{
 	codeInvalidProducerIDMapping: "INVALID_PRODUCER_ID_MAPPING", codeConcurrentTransactions: "CONCURRENT_TRANSACTIONS",
 	codeCoordinatorFenced: "TRANSACTION_COORDINATOR_FENCED", codeProducerFenced: "PRODUCER_FENCED",
 	codeTransactionalIDAuthorization: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", codeTransactionAbortable: "TRANSACTION_ABORTABLE",
+	codeInconsistentTopicID: "INCONSISTENT_TOPIC_ID", codeMismatchedEndpointType: "MISMATCHED_ENDPOINT_TYPE",
+	codeUnsupportedEndpointType: "UNSUPPORTED_ENDPOINT_TYPE", codeRebootstrapRequired: "REBOOTSTRAP_REQUIRED",
 }
 
 // errorCodes maps what the rooms below say to what clients understand; the first match counts.

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -28,10 +30,8 @@ func protocolDocument() string {
 		}
 	}
 	b.WriteString("\n## Error codes\n\n| Code | Name |\n|---|---|\n")
-	for code := int16(-1); code < 128; code++ {
-		if name := codeNames[code]; name != "" {
-			fmt.Fprintf(&b, "| %d | %s |\n", code, name)
-		}
+	for _, code := range slices.Sorted(maps.Keys(codeNames)) {
+		fmt.Fprintf(&b, "| %d | %s |\n", code, codeNames[code])
 	}
 	return b.String()
 }

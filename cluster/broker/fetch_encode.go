@@ -16,11 +16,18 @@ const (
 	fetchHasSession     = 7
 	fetchHasReadReplica = 11
 	fetchIsFlexible     = 12
+	fetchNamesByID      = 13
+	fetchHasLeaderHint  = 16
 )
 
 const noReplica int32 = -1 // no preferred read replica
 
-const tagDivergingEpoch = 0
+// Tags of a partition, and of the whole response.
+const (
+	tagDivergingEpoch = 0
+	tagCurrentLeader  = 1
+	tagNodeEndpoints  = 0
+)
 
 // fetchEncoder writes a Fetch response by hand: in flexible versions the records lie inside their partition's struct, with
 // a tag section behind them, and a generated encoder offers no place where a file's bytes could go.
@@ -58,7 +65,11 @@ func encodeFetch(f *fetchCall) wire.Response {
 	e.count(len(f.msg.Topics))
 	for i := range f.msg.Topics {
 		t := &f.msg.Topics[i]
-		e.string(t.Topic)
+		if version >= fetchNamesByID {
+			e.b = append(e.b, t.TopicID[:]...)
+		} else {
+			e.string(t.Topic)
+		}
 		e.count(len(t.Partitions))
 		for range t.Partitions {
 			e.partition(&f.parts[k], version, f.msg.IsolationLevel)
@@ -66,7 +77,7 @@ func encodeFetch(f *fetchCall) wire.Response {
 		}
 		e.tags()
 	}
-	e.tags()
+	e.endpoints(f)
 	e.cut()
 	return wire.Response{Pieces: e.pieces, Release: f.done}
 }
@@ -95,14 +106,43 @@ func (e *fetchEncoder) partition(p *fetchPart, version int16, isolation int8) {
 	if !e.flexible {
 		return
 	}
-	if p.res.DivergingEpoch < 0 || p.code != codeNone {
+	switch {
+	case p.hint != nil:
+		e.b = append(e.b, 1, tagCurrentLeader, 4+4+1)
+		e.int32(int32(p.hint.node))
+		e.int32(p.hint.epoch)
+	case p.code == codeNone && p.res.DivergingEpoch >= 0:
+		e.b = append(e.b, 1, tagDivergingEpoch, 4+8+1)
+		e.int32(p.res.DivergingEpoch)
+		e.int64(p.res.DivergingEnd)
+	}
+	e.tags()
+}
+
+// endpoints ends the response with where the leaders are that its partitions name.
+func (e *fetchEncoder) endpoints(f *fetchCall) {
+	if len(f.hints.brokers) == 0 {
 		e.tags()
 		return
 	}
-	e.b = append(e.b, 1, tagDivergingEpoch, 4+8+1)
-	e.int32(p.res.DivergingEpoch)
-	e.int64(p.res.DivergingEnd)
-	e.tags()
+	var list fetchEncoder // its length stands before it
+	list.flexible = true
+	list.count(len(f.hints.brokers))
+	for _, br := range f.hints.brokers {
+		host, port := f.b.endpoint(f.req.Conn, br)
+		list.int32(int32(br.ID))
+		list.string(host)
+		list.int32(port)
+		if br.Rack == "" {
+			list.nullArray()
+		} else {
+			list.string(br.Rack)
+		}
+		list.tags()
+	}
+	e.b = append(e.b, 1, tagNodeEndpoints)
+	e.uvarint(len(list.b))
+	e.b = append(e.b, list.b...)
 }
 
 // aborted lists what read_committed clients skip; they want it ascending per producer.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/engine/log"
 	"gopherlog/engine/record"
@@ -356,7 +357,7 @@ func TestFetchEncoderEqualsTheGeneratedOne(t *testing.T) {
 }
 
 func randomFetch(t *testing.T, rng *rand.Rand, l *log.Log, version int16) (*fetchCall, *kmsg.FetchResponse) {
-	f := &fetchCall{b: &Broker{}, req: &wire.Request{Key: 1, Version: version}, msg: kmsg.NewFetchRequest()}
+	f := &fetchCall{b: &Broker{cfg: Config{NodeID: 99}}, req: &wire.Request{Key: 1, Version: version}, msg: kmsg.NewFetchRequest()}
 	f.done = f.over
 	f.msg.IsolationLevel = int8(rng.IntN(2))
 	want := kmsg.NewPtrFetchResponse()
@@ -375,19 +376,40 @@ func randomFetch(t *testing.T, rng *rand.Rand, l *log.Log, version int16) (*fetc
 	for i := range n {
 		in, out := kmsg.NewFetchRequestTopic(), kmsg.NewFetchResponseTopic()
 		in.Topic = string(bytes.Repeat([]byte("t"), rng.IntN(200)))
-		out.Topic = in.Topic
+		if out.Topic = in.Topic; version >= fetchNamesByID {
+			in.TopicID = meta.TopicID{byte(rng.Int()), 15: byte(i)}
+			out.Topic, out.TopicID = "", in.TopicID
+		}
 		out.Partitions = []kmsg.FetchResponseTopicPartition{}
 		in.Partitions = make([]kmsg.FetchRequestTopicPartition, len(numbers[i]))
 		for j := range in.Partitions {
 			in.Partitions[j].Partition = rng.Int32()
 			f.parts[k].in = &in.Partitions[j]
-			out.Partitions = append(out.Partitions, randomPart(t, rng, l, &f.parts[k], f.msg.IsolationLevel))
+			p := randomPart(t, rng, l, &f.parts[k], f.msg.IsolationLevel)
+			if p.ErrorCode != 0 && version >= fetchHasLeaderHint && rng.IntN(2) == 0 {
+				p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = randomHint(rng, f, &f.parts[k], want)
+			}
+			out.Partitions = append(out.Partitions, p)
 			k++
 		}
 		f.msg.Topics = append(f.msg.Topics, in)
 		want.Topics = append(want.Topics, out)
 	}
 	return f, want
+}
+
+// randomHint points a client elsewhere.
+func randomHint(rng *rand.Rand, f *fetchCall, p *fetchPart, want *kmsg.FetchResponse) (node, epoch int32) {
+	br := &meta.Broker{ID: meta.NodeID(rng.Int32N(90)), Host: string(bytes.Repeat([]byte("h"), 1+rng.IntN(150))), Port: rng.Int32N(1 << 16)}
+	out := kmsg.NewFetchResponseBroker()
+	out.NodeID, out.Host, out.Port = int32(br.ID), br.Host, br.Port
+	if rng.IntN(2) == 0 {
+		br.Rack = "rack"
+		out.Rack = &br.Rack
+	}
+	f.hints.brokers, want.Brokers = append(f.hints.brokers, br), append(want.Brokers, out)
+	p.hint = &leaderHint{node: br.ID, epoch: rng.Int32()}
+	return int32(br.ID), p.hint.epoch
 }
 
 func randomPart(t *testing.T, rng *rand.Rand, l *log.Log, p *fetchPart, isolation int8) kmsg.FetchResponseTopicPartition {

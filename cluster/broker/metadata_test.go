@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -218,11 +219,72 @@ func TestClusterIsDescribed(t *testing.T) {
 	}
 }
 
+func TestClusterListsBrokersThatAreDownOnlyToWhoAsksForThem(t *testing.T) {
+	w := newWorld(t)
+	w.register(2, "two.example", 9092)
+	w.register(3, "three.example", 9092)
+	w.dead.Store(meta.NodeID(3), true)
+	for _, fenced := range []bool{false, true} {
+		req := kmsg.NewPtrDescribeClusterRequest()
+		req.Version, req.IncludeFencedBrokers = 2, fenced
+		got := map[int32]bool{}
+		for _, br := range w.dial().ask(req).(*kmsg.DescribeClusterResponse).Brokers {
+			got[br.NodeID] = br.IsFenced
+		}
+		if want := map[int32]bool{1: false, 2: false}; !fenced && !maps.Equal(got, want) {
+			t.Errorf("node 3 is down: listed and fenced %v", got)
+		}
+		if want := map[int32]bool{1: false, 2: false, 3: true}; fenced && !maps.Equal(got, want) {
+			t.Errorf("node 3 is down and asked for: listed and fenced %v", got)
+		}
+	}
+}
+
+func TestControllersHaveNoEndpointsToDescribe(t *testing.T) {
+	w := newWorld(t)
+	for kind, want := range map[int8]int16{1: codeNone, 2: codeMismatchedEndpointType, 3: codeUnsupportedEndpointType} {
+		req := kmsg.NewPtrDescribeClusterRequest()
+		req.Version, req.EndpointType = 1, kind
+		if resp := w.dial().ask(req).(*kmsg.DescribeClusterResponse); resp.ErrorCode != want || resp.EndpointType != kind || (resp.ErrorMessage == nil) != (want == codeNone) {
+			t.Errorf("endpoints of kind %d: %+v", kind, resp)
+		}
+	}
+}
+
+func TestClientOfAnotherClusterOrNodeIsToldToBootstrapAnew(t *testing.T) {
+	w := newWorld(t)
+	own, other := w.ctl.Image().ClusterID, "another"
+	for _, c := range []struct {
+		cluster *string
+		node    int32
+		want    int16
+	}{{nil, -1, codeNone}, {&own, 1, codeNone}, {&own, 2, codeRebootstrapRequired}, {&other, 1, codeRebootstrapRequired},
+		{&own, -1, codeInvalidRequest}, {nil, 1, codeInvalidRequest}} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.Version, req.ClusterID, req.NodeID = 5, c.cluster, c.node
+		if resp := w.dial().ask(req).(*kmsg.ApiVersionsResponse); resp.ErrorCode != c.want || len(resp.ApiKeys) == 0 {
+			t.Errorf("%+v: code %d", c, resp.ErrorCode)
+		}
+	}
+}
+
+// TestOlderClientsAreNotToldOfAFeatureVersionZero: Java's refuse the whole answer (Kafka mended that by ApiVersions 4).
+func TestOlderClientsAreNotToldOfAFeatureVersionZero(t *testing.T) {
+	w := newWorld(t)
+	for v, want := range map[int16]int16{3: 1, 4: 0, 5: 0} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.Version = v
+		if f := w.dial().ask(req).(*kmsg.ApiVersionsResponse).SupportedFeatures; len(f) != 1 || f[0].MinVersion != want || f[0].MaxVersion != 2 {
+			t.Errorf("version %d: %+v", v, f)
+		}
+	}
+}
+
 func TestNewerApiVersionsIsAnsweredInVersionZero(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
 	req := kmsg.NewPtrApiVersionsRequest()
-	for _, v := range []int16{4, 5} {
+	for _, v := range []int16{apiVersionsAPI.max + 1, apiVersionsAPI.max + 2} {
 		req.Version = v
 		c.send(req)
 		b := c.raw()[4:]
@@ -238,7 +300,7 @@ func TestNewerApiVersionsIsAnsweredInVersionZero(t *testing.T) {
 			t.Fatalf("version %d: the range of ApiVersions itself is not in the answer", v)
 		}
 	}
-	req.Version = 3 // on the same connection, as clients do
+	req.Version = apiVersionsAPI.max // on the same connection, as clients do
 	if resp := c.ask(req).(*kmsg.ApiVersionsResponse); resp.ErrorCode != 0 || len(resp.ApiKeys) != len(registry()) {
 		t.Fatalf("%+v", resp)
 	}

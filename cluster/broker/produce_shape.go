@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"gopherlog/cluster/meta"
 	"gopherlog/engine/wire"
 )
 
@@ -23,7 +24,11 @@ func checkProduceShape(body []byte, version int16) error {
 	w.skip(2 + 4) // acks, timeout
 	total := 0
 	for topics := w.count(); topics > 0 && !w.bad; topics-- {
-		w.skipString()
+		if version >= firstProduceByID {
+			w.skip(len(meta.TopicID{}))
+		} else {
+			w.skipString()
+		}
 		n := w.count()
 		if total += n + 1; total > maxProducePartitions {
 			return fmt.Errorf("%w: more than %d partitions in one request", wire.ErrFrame, maxProducePartitions)
