@@ -7,15 +7,17 @@ BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenari
            scenarios/txn-size.yaml scenarios/coordinator-crash.yaml scenarios/pipeline.yaml scenarios/split-brain.yaml
 KAFKAOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-beside-kafka
 RIVALS  := scenarios/rivals/kafka-saturation.yaml scenarios/rivals/kafka-latency.yaml scenarios/rivals/kafka-one-in-flight.yaml
+KAFKATXNOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-transactions-beside-kafka
+TXNRIVALS := scenarios/rivals/kafka-transactions.yaml scenarios/rivals/kafka-transactions-tuned.yaml scenarios/rivals/kafka-commit.yaml
 FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
            ./txn/producer:FuzzDecode ./cluster/rpc:FuzzReadPart ./cluster/replica:FuzzDecodeSnapshot \
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
            ./bench/history:FuzzReader ./txn/twopc:FuzzDecode
 
-.PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale cover demo bench bench-smoke bench-full bench-faults bench-kafka sabotage check-format clients compat clean
+.PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale txn-budget cover demo bench bench-smoke bench-full bench-faults bench-kafka bench-kafka-txn sabotage check-format clients compat clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the commands into bin/
 	@mkdir -p $(BIN)
@@ -38,6 +40,9 @@ microbench: ## hot paths beside bare loops, as ratios within one run
 
 scale: ## three nodes, a thousand partitions: creation, idling, failover, restart (SCALEFLAGS="-fill 20GiB")
 	@bash scripts/scale.sh $(SCALEFLAGS)
+
+txn-budget: ## groups, transactions and idempotence on three nodes against their budgets (TXNFLAGS=-short): six minutes
+	@bash scripts/txn-budget.sh $(TXNFLAGS)
 
 explore-quick: ## deciding code in every order of events: two transactions and two crashes, whole
 	$(GO) test -count=1 -v ./txn/explore/...
@@ -68,6 +73,10 @@ bench-faults: build ## twenty kills, five freezes, five isolations, a majority k
 bench-kafka: build ## beside Apache Kafka, both warm, interleaved: needs Java 17 and Maven, under 25 minutes
 	@scripts/kafka-fetch.sh
 	$(BIN)/mqbench run $(RIVALS) $(BENCHFLAGS) -out $(KAFKAOUT) -title "How does GopherLog compare with Apache Kafka?"
+
+bench-kafka-txn: build ## transactions beside Apache Kafka, as it ships and tuned, and its commits at equal load: under 25 minutes
+	@scripts/kafka-fetch.sh
+	$(BIN)/mqbench run $(TXNRIVALS) $(BENCHFLAGS) -out $(KAFKATXNOUT) -title "What do transactions cost beside Apache Kafka?"
 
 sabotage: build ## planted faults must be caught: ten seeds each, and their clean twins
 	@scripts/sabotage.sh $${SEEDS:-10}

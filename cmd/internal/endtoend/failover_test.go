@@ -14,7 +14,7 @@ import (
 )
 
 // three starts a cluster of three nodes and waits until all are ready. Both slices are by id - 1.
-func three(t *testing.T) (nodes []*process, addrs []string) {
+func three(t *testing.T, more ...string) (nodes []*process, addrs []string) {
 	t.Helper()
 	var rpcs, admins, peers []string
 	for i := range 3 {
@@ -22,8 +22,8 @@ func three(t *testing.T) (nodes []*process, addrs []string) {
 		peers = append(peers, fmt.Sprintf("%d@%s", i+1, rpcs[i]))
 	}
 	for i := range 3 {
-		nodes = append(nodes, start(t, nil, "-id", fmt.Sprint(i+1), "-addr", addrs[i], "-rpc", rpcs[i], "-admin", admins[i],
-			"-peers", strings.Join(peers, ","), "-data", t.TempDir(), "-log-level", "warn"))
+		nodes = append(nodes, start(t, nil, append([]string{"-id", fmt.Sprint(i + 1), "-addr", addrs[i], "-rpc", rpcs[i], "-admin", admins[i],
+			"-peers", strings.Join(peers, ","), "-data", t.TempDir(), "-log-level", "warn"}, more...)...))
 	}
 	for _, a := range admins {
 		ready(t, a)
