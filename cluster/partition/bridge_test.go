@@ -11,7 +11,7 @@ import (
 func TestLeadershipIsStableUnderABridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, 3, nil)
-		c.create("t", 6, 3, map[string]string{"retention.ms": "-1"})
+		c.create("t", 6, 3, nil)
 		c.led("t", 6)
 		time.Sleep(5 * time.Second) // preferred leaders everywhere
 		c.net.CutBoth(1, 2)

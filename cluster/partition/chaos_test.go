@@ -19,7 +19,7 @@ func TestRandomFaultsLoseNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	const partitions = 3
 	c := startCluster(t, 3, nil)
-	c.create("t", partitions, 3, map[string]string{"segment.bytes": "1048576", "retention.ms": "-1"})
+	c.create("t", partitions, 3, map[string]string{"segment.bytes": "1048576"})
 	c.led("t", partitions)
 	load := startLoad(c, partitions)
 	rounds := 6

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -165,8 +166,12 @@ func (c *cluster) up() []*node {
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n.down })
 }
 
+// create makes a topic. It keeps what is old unless configs say how long: the records of most tests are from 1970.
 func (c *cluster) create(name string, partitions, rf int32, configs map[string]string) {
 	c.t.Helper()
+	kept := map[string]string{"retention.ms": "-1"}
+	maps.Copy(kept, configs)
+	configs = kept
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	spec := meta.TopicSpec{Name: name, Partitions: partitions, ReplicationFactor: rf, Configs: configs}
