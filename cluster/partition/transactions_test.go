@@ -354,25 +354,33 @@ func TestARepeatNeedsNoCoordinator(t *testing.T) {
 	c := &coordinators{auto: true}
 	h := open(t, with(c))
 	base := h.mustPart(t, part(7, 0, 0, 2))
-	h.mustMark(t, commitOf(7, 0))
 	if got := h.mustPart(t, part(7, 0, 0, 2)); got != base || c.asked() != 1 {
 		t.Fatalf("repeat at %d after %d questions", got, c.asked())
 	}
 }
 
+// A client whose batch went unanswered gives it up with its transaction, and may give the sequence to a record of the next one. Taken for a
+// repeat, that record would be answered and lost.
+func TestASequenceOfAnAbortedTransactionThatComesAgainIsNotAnsweredAsARepeat(t *testing.T) {
+	h := open(t, with(&coordinators{auto: true}))
+	h.mustPart(t, part(7, 0, 0, 1))
+	h.mustPart(t, part(7, 0, 1, 1))
+	h.mustMark(t, abortOf(7, 0))
+	if r := wait(t, h.sendPart(part(7, 0, 1, 1), time.Time{})); !errors.Is(r.Err, ErrOutOfOrderSequence) {
+		t.Fatalf("%+v", r)
+	}
+	if base := h.mustPart(t, part(7, 0, 2, 1)); base != 3 {
+		t.Fatalf("the next sequence went to %d", base)
+	}
+}
+
 func TestARepeatThatStandsBehindARefusedBatchKeepsItsAnswer(t *testing.T) {
-	c := &coordinators{}
-	h := open(t, with(c))
-	first := h.sendPart(part(7, 0, 0, 1), time.Time{})
-	c.question(t).yes()
-	wait(t, first)
-	h.mustMark(t, commitOf(7, 0))
-	late, repeat := h.sendPart(part(7, 0, 1, 1), time.Time{}), h.sendPart(part(7, 0, 0, 1), time.Time{})
-	q := c.question(t)
-	h.settled(t)
-	q.no()
-	if a, b := wait(t, late), wait(t, repeat); !errors.Is(a.Err, ErrInvalidTxnState) || b.Err != nil || b.BaseOffset != 0 {
-		t.Fatalf("late batch %+v, repeat of a committed one %+v", a, b)
+	h := open(t, with(&coordinators{auto: true}))
+	h.mustPart(t, part(7, 0, 0, 1))
+	next := h.sendPart(part(7, 1, 0, 1), time.Now().Add(20*time.Millisecond))
+	repeat := h.sendPart(part(7, 0, 0, 1), time.Time{})
+	if a, b := wait(t, next), wait(t, repeat); !errors.Is(a.Err, ErrConcurrentTransactions) || b.Err != nil || b.BaseOffset != 0 {
+		t.Fatalf("batch of the next epoch %+v, repeat of one that is appended %+v", a, b)
 	}
 }
 

@@ -30,6 +30,7 @@ type flights struct {
 	open   bool  // a transaction is open after the newest batch
 	coord  int32 // coordinator's epoch in the newest marker, or none
 	since  int
+	ended  int // what lies before it in the queue belongs to transactions that have ended, the marker included; 0: no marker is in flight
 	queue  []flight
 	marker any // ref of the newest marker in flight; nil: none
 }
@@ -94,7 +95,7 @@ func (f *flights) end(b record.Batch, ref any) {
 		panic(fmt.Sprintf("producer: marker in %v: %v", b, err))
 	}
 	f.queue = append(f.queue, flight{first: none, last: none, ref: ref})
-	f.open, f.coord, f.marker = false, coordinator, ref
+	f.open, f.coord, f.marker, f.ended = false, coordinator, ref, len(f.queue)
 }
 
 // Done removes the oldest batch of the producer: batches commit in the order in which they were added. Calling it for a
@@ -110,7 +111,7 @@ func (o *Overlay) Done(id int64) {
 	copy(f.queue, f.queue[1:])
 	f.queue[len(f.queue)-1] = flight{}
 	f.queue = f.queue[:len(f.queue)-1]
-	f.since = max(f.since-1, 0)
+	f.since, f.ended = max(f.since-1, 0), max(f.ended-1, 0)
 	o.n--
 	if len(f.queue) == 0 {
 		delete(o.producers, id)
@@ -151,7 +152,7 @@ func (f *flights) check(epoch int16, first, last int32, stored *entry) Verdict {
 	newest := int32(none)
 	for i := len(f.queue) - 1; i >= f.since; i-- {
 		b := &f.queue[i]
-		if b.first == first && b.last == last {
+		if i >= f.ended && b.first == first && b.last == last {
 			return Verdict{Kind: Duplicate, BaseOffset: none, InFlight: b.ref}
 		}
 		if newest < 0 {
@@ -159,7 +160,7 @@ func (f *flights) check(epoch int16, first, last int32, stored *entry) Verdict {
 		}
 	}
 	if stored != nil && stored.epoch == epoch {
-		if v, ok := stored.find(first, last); ok {
+		if v, ok := stored.find(first, last); ok && f.ended == 0 {
 			return v
 		}
 		if newest < 0 && stored.n > 0 {

@@ -85,7 +85,9 @@ func (s *State) Len() int { return len(s.producers) }
 // is appended again, and it is not remembered.
 //
 // Stricter than Kafka: a batch of a newer epoch never joins a transaction that an older epoch left open here, since the newer
-// epoch's COMMIT would make the older one's records visible (StillEnding).
+// epoch's COMMIT would make the older one's records visible (StillEnding). And a batch is no repeat of one whose transaction has ended,
+// it is OutOfOrder: nobody waits for such a repeat any more, but a client that gave up a batch whose answer was lost, and aborted, may
+// give its sequences to the next transaction's records, which were lost if they were taken for the old ones.
 func (s *State) Check(b record.Batch, inflight *Overlay) Verdict {
 	id := b.ProducerID()
 	if id < 0 {
@@ -140,13 +142,22 @@ func (e *entry) check(epoch int16, first, last int32) Verdict {
 	return follows(e.batches[e.n-1].last, first)
 }
 
+// find looks for the batch that one with these sequences repeats, among those that over does not tell of.
 func (e *entry) find(first, last int32) (Verdict, bool) {
-	for i := int(e.n) - 1; i >= 0; i-- {
+	for i := int(e.n) - 1; i >= 0 && !e.over(&e.batches[i]); i-- {
 		if b := &e.batches[i]; b.first == first && b.last == last {
 			return Verdict{Kind: Duplicate, BaseOffset: b.base}, true
 		}
 	}
 	return Verdict{}, false
+}
+
+// over says that b belongs to a transaction that has ended here.
+func (e *entry) over(b *span) bool {
+	if e.txn >= 0 {
+		return b.base < e.txn
+	}
+	return e.coord != none
 }
 
 // startOfEpoch: the first batch of a newer epoch must carry sequence 0.

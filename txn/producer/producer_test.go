@@ -143,10 +143,10 @@ func TestVerdictsAreKafkas(t *testing.T) {
 			check 0 2 1 = invalid epoch
 			check 1 2 1 = out of order
 			check 1 0 1 = append`,
-		"a marker of the same epoch changes nothing": `
+		"sequences run on over a marker of the same epoch, but what lies before it is repeated no more": `
 			commit 0 0 2
 			marker 0
-			check 0 0 2 = repeat at 0
+			check 0 0 2 = out of order
 			check 0 2 1 = append`,
 	}
 	for name, script := range cases {

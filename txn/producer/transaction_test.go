@@ -67,10 +67,43 @@ func TestTransactionsAreOpenedAndEndedAsWritten(t *testing.T) {
 			ask 1 1
 			yes 1 0
 			check 1 1 0 1 = append`,
-		"a repeat of a batch of an ended transaction is a repeat": `
+		"a batch with the sequences of an ended transaction is no repeat: its records may be others": `
 			commit 1 0 0 2
-			end 1 0 0 commit
-			check 1 0 0 2 = repeat at 0`,
+			check 1 0 0 2 = repeat at 0
+			end 1 0 0 abort
+			check 1 0 0 2 = out of order
+			ask 1 0
+			yes 1 0
+			check 1 0 0 2 = out of order
+			check 1 0 2 1 = append
+			commit 1 0 2 1
+			check 1 0 2 1 = repeat at 3
+			check 1 0 0 2 = out of order`,
+		"nor is one with those of a transaction whose end is in flight": `
+			commit 1 0 0 2
+			fly 1 0 2 1
+			check 1 0 2 1 = repeat of flight 1
+			flyend 1 0 0 abort
+			check 1 0 0 2 = out of order
+			check 1 0 2 1 = out of order
+			ask 1 0
+			yes 1 0
+			fly 1 0 3 1
+			check 1 0 3 1 = repeat of flight 3
+			check 1 0 2 1 = out of order
+			land
+			land
+			retire
+			check 1 0 2 1 = out of order
+			check 1 0 3 1 = repeat of flight 3
+			retire
+			check 1 0 0 2 = out of order
+			check 1 0 2 1 = out of order
+			check 1 0 3 1 = repeat of flight 3
+			land
+			retire
+			check 1 0 2 1 = out of order
+			check 1 0 3 1 = repeat at 4`,
 		"verification at version 2 finds a missing first batch": `
 			ask 1 0
 			yes 1 2
@@ -128,7 +161,7 @@ func TestTransactionsAreOpenedAndEndedAsWritten(t *testing.T) {
 			yes 1 0
 			check 1 0 3 1 = append
 			check 1 0 0 1 = out of order
-			check 1 0 0 3 = repeat at 0
+			check 1 0 0 3 = out of order
 			land
 			check 1 0 3 1 = append
 			retire
