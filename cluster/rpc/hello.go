@@ -13,7 +13,7 @@ import (
 
 // protocolVersion is the version of everything that nodes say to each other.
 // Two nodes of different versions refuse each other by name.
-const protocolVersion = 1
+const protocolVersion = 2
 
 // bulkMagic opens a plain stream; gRPC opens with its own preface.
 const (

@@ -137,6 +137,48 @@ func TestTypedCallsCarryBodiesAndErrors(t *testing.T) {
 	})
 }
 
+// Short calls share the link: one that is served slowly must not keep others, nor the peer's pings, and a link that breaks ends them at once.
+func TestSlowShortCallKeepsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, n := nodes(t, 2, nil)
+		n[2].Handle("echo", func(_ context.Context, _ rpc.NodeID, req []byte) ([]byte, error) { return req, nil })
+		ended := make(chan error, 100)
+		n[2].Handle("slow", func(ctx context.Context, _ rpc.NodeID, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return nil, ctx.Err()
+		})
+		answers := make(chan error, 100)
+		for range cap(answers) {
+			go func() {
+				_, err := n[1].Call(t.Context(), 2, "slow", nil)
+				answers <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		within(t, time.Millisecond, "a call beside slow ones", func() {
+			if b, err := n[1].Call(t.Context(), 2, "echo", []byte("x")); err != nil || string(b) != "x" {
+				t.Errorf("%q, %v", b, err)
+			}
+		})
+		if !n[1].Alive(2) {
+			t.Error("dead beside slow calls")
+		}
+		within(t, 5*time.Millisecond, "the end of calls to a killed peer", func() {
+			network.Kill(2)
+			for range cap(answers) {
+				if err := <-answers; !errors.Is(err, rpc.ErrDown) {
+					t.Errorf("call: %v", err)
+				}
+			}
+		})
+		n[2].Close()
+		for range cap(ended) {
+			<-ended
+		}
+	})
+}
+
 func TestKilledPeerIsDeadAtOnceAndAliveSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, n := nodes(t, 2, nil)

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"context"
+
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 
@@ -43,6 +45,10 @@ func (s *service) Link(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.Env
 
 func (n *Node) serveLink(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.Envelope], from NodeID, out *sender) error {
 	asm := assembler{limit: n.cfg.MaxEntryBytes + envelopeBytes}
+	ctx, cancel := context.WithCancel(stream.Context())
+	calls := newCallServer(ctx, n, from, out)
+	defer calls.wg.Wait()
+	defer cancel()
 	for {
 		env, err := stream.Recv()
 		if err != nil {
@@ -61,6 +67,10 @@ func (n *Node) serveLink(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.E
 				if m == nil {
 					continue
 				}
+			}
+			if c := m.GetSmallCall(); c != nil {
+				calls.take(smallCall{m.GetId(), c})
+				continue
 			}
 			n.serveMessage(out, from, m, serving)
 		}

@@ -65,12 +65,24 @@ func (n *Node) Call(ctx context.Context, to NodeID, method string, req []byte) (
 	if p == nil {
 		return nil, &remoteError{ErrUnknownPeer, fmt.Sprintf("rpc: no address for node %d", to)}
 	}
-	grace, cancel := context.WithTimeout(ctx, callGrace)
-	l, err := p.awaitLink(grace)
-	cancel()
-	if err != nil {
-		return nil, err
+	l, _ := p.current()
+	if l == nil {
+		var err error
+		grace, cancel := context.WithTimeout(ctx, callGrace)
+		l, err = p.awaitLink(grace)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
 	}
+	if len(req) <= maxSmallCall {
+		return l.call(ctx, method, req)
+	}
+	return n.callInChunks(ctx, l, to, method, req)
+}
+
+// callInChunks gives a call a stream of its own.
+func (n *Node) callInChunks(ctx context.Context, l *link, to NodeID, method string, req []byte) ([]byte, error) {
 	cctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := rpcpb.NewPeerClient(l.cc).Call(cctx)
@@ -144,16 +156,20 @@ func (s *service) Call(stream grpc.BidiStreamingServer[rpcpb.Chunk, rpcpb.Chunk]
 	if err := s.node.admit(from); err != nil {
 		return toStatus(err)
 	}
-	var answer []byte
-	h, err := s.node.handler(first.GetMethod())
-	if err == nil {
-		answer, err = h(stream.Context(), from.from, body)
-	}
+	answer, err := s.node.serveCall(stream.Context(), from.from, first.GetMethod(), body)
 	if err != nil {
 		c, text := toCode(err)
 		return stream.Send(&rpcpb.Chunk{Failure: &rpcpb.Failure{Code: uint32(c), Text: text}})
 	}
 	return sendChunks(stream.Send, &rpcpb.Chunk{}, answer)
+}
+
+func (n *Node) serveCall(ctx context.Context, from NodeID, method string, req []byte) ([]byte, error) {
+	h, err := n.handler(method)
+	if err != nil {
+		return nil, err
+	}
+	return h(ctx, from, req)
 }
 
 // Leadership says who leads a group as far as one node knows.

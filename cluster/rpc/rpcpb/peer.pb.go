@@ -171,6 +171,8 @@ type Message struct {
 	//	*Message_Ack
 	//	*Message_Failure
 	//	*Message_Fragment
+	//	*Message_SmallCall
+	//	*Message_SmallAnswer
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -328,6 +330,24 @@ func (x *Message) GetFragment() *Fragment {
 	return nil
 }
 
+func (x *Message) GetSmallCall() *SmallCall {
+	if x != nil {
+		if x, ok := x.Body.(*Message_SmallCall); ok {
+			return x.SmallCall
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetSmallAnswer() *SmallAnswer {
+	if x != nil {
+		if x, ok := x.Body.(*Message_SmallAnswer); ok {
+			return x.SmallAnswer
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -380,6 +400,14 @@ type Message_Fragment struct {
 	Fragment *Fragment `protobuf:"bytes,13,opt,name=fragment,proto3,oneof"`
 }
 
+type Message_SmallCall struct {
+	SmallCall *SmallCall `protobuf:"bytes,14,opt,name=small_call,json=smallCall,proto3,oneof"`
+}
+
+type Message_SmallAnswer struct {
+	SmallAnswer *SmallAnswer `protobuf:"bytes,15,opt,name=small_answer,json=smallAnswer,proto3,oneof"`
+}
+
 func (*Message_Ping) isMessage_Body() {}
 
 func (*Message_Pong) isMessage_Body() {}
@@ -403,6 +431,10 @@ func (*Message_Ack) isMessage_Body() {}
 func (*Message_Failure) isMessage_Body() {}
 
 func (*Message_Fragment) isMessage_Body() {}
+
+func (*Message_SmallCall) isMessage_Body() {}
+
+func (*Message_SmallAnswer) isMessage_Body() {}
 
 // Pings and pongs say whom the sender takes for dead, with the place of this
 // word among all that it gave: they travel on different connections and overtake each
@@ -1341,6 +1373,112 @@ func (x *Failure) GetText() string {
 	return ""
 }
 
+// SmallCall is a typed call whose request is short: a stream of its own would
+// cost more than the call.
+type SmallCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Patience      int64                  `protobuf:"varint,3,opt,name=patience,proto3" json:"patience,omitempty"` // nanoseconds that the caller waits
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SmallCall) Reset() {
+	*x = SmallCall{}
+	mi := &file_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SmallCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SmallCall) ProtoMessage() {}
+
+func (x *SmallCall) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SmallCall.ProtoReflect.Descriptor instead.
+func (*SmallCall) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SmallCall) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *SmallCall) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SmallCall) GetPatience() int64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
+type SmallAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SmallAnswer) Reset() {
+	*x = SmallAnswer{}
+	mi := &file_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SmallAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SmallAnswer) ProtoMessage() {}
+
+func (x *SmallAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SmallAnswer.ProtoReflect.Descriptor instead.
+func (*SmallAnswer) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SmallAnswer) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // A piece of a serialized Message that is too large for one envelope.
 type Fragment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1352,7 +1490,7 @@ type Fragment struct {
 
 func (x *Fragment) Reset() {
 	*x = Fragment{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1502,7 @@ func (x *Fragment) String() string {
 func (*Fragment) ProtoMessage() {}
 
 func (x *Fragment) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1515,7 @@ func (x *Fragment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fragment.ProtoReflect.Descriptor instead.
 func (*Fragment) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Fragment) GetLast() bool {
@@ -1406,7 +1544,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1556,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1569,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Chunk) GetHello() *Hello {
@@ -1480,7 +1618,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1630,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1643,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SnapshotHeader) GetHello() *Hello {
@@ -1588,7 +1726,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1738,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1751,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SnapshotChunk) GetHeader() *SnapshotHeader {
@@ -1640,7 +1778,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1790,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1803,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SnapshotReply) GetTerm() uint64 {
@@ -1696,7 +1834,7 @@ const file_peer_proto_rawDesc = "" +
 	"\bEnvelope\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.gopherlog.rpc.v1.HelloR\x05hello\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x125\n" +
-	"\bmessages\x18\x03 \x03(\v2\x19.gopherlog.rpc.v1.MessageR\bmessages\"\xd1\x05\n" +
+	"\bmessages\x18\x03 \x03(\v2\x19.gopherlog.rpc.v1.MessageR\bmessages\"\xd3\x06\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12,\n" +
 	"\x04ping\x18\x02 \x01(\v2\x16.gopherlog.rpc.v1.PingH\x00R\x04ping\x12,\n" +
@@ -1715,7 +1853,10 @@ const file_peer_proto_rawDesc = "" +
 	"timeoutNow\x12)\n" +
 	"\x03ack\x18\v \x01(\v2\x15.gopherlog.rpc.v1.AckH\x00R\x03ack\x125\n" +
 	"\afailure\x18\f \x01(\v2\x19.gopherlog.rpc.v1.FailureH\x00R\afailure\x128\n" +
-	"\bfragment\x18\r \x01(\v2\x1a.gopherlog.rpc.v1.FragmentH\x00R\bfragmentB\x06\n" +
+	"\bfragment\x18\r \x01(\v2\x1a.gopherlog.rpc.v1.FragmentH\x00R\bfragment\x12<\n" +
+	"\n" +
+	"small_call\x18\x0e \x01(\v2\x1b.gopherlog.rpc.v1.SmallCallH\x00R\tsmallCall\x12B\n" +
+	"\fsmall_answer\x18\x0f \x01(\v2\x1d.gopherlog.rpc.v1.SmallAnswerH\x00R\vsmallAnswerB\x06\n" +
 	"\x04body\"R\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04dead\x18\x01 \x03(\x05R\x04dead\x12 \n" +
@@ -1789,7 +1930,13 @@ const file_peer_proto_rawDesc = "" +
 	"\x03Ack\"1\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"2\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"S\n" +
+	"\tSmallCall\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1a\n" +
+	"\bpatience\x18\x03 \x01(\x03R\bpatience\"!\n" +
+	"\vSmallAnswer\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"2\n" +
 	"\bFragment\x12\x12\n" +
 	"\x04last\x18\x01 \x01(\bR\x04last\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x97\x01\n" +
@@ -1834,7 +1981,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_peer_proto_goTypes = []any{
 	(*Hello)(nil),            // 0: gopherlog.rpc.v1.Hello
 	(*Envelope)(nil),         // 1: gopherlog.rpc.v1.Envelope
@@ -1854,11 +2001,13 @@ var file_peer_proto_goTypes = []any{
 	(*TimeoutNow)(nil),       // 15: gopherlog.rpc.v1.TimeoutNow
 	(*Ack)(nil),              // 16: gopherlog.rpc.v1.Ack
 	(*Failure)(nil),          // 17: gopherlog.rpc.v1.Failure
-	(*Fragment)(nil),         // 18: gopherlog.rpc.v1.Fragment
-	(*Chunk)(nil),            // 19: gopherlog.rpc.v1.Chunk
-	(*SnapshotHeader)(nil),   // 20: gopherlog.rpc.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),    // 21: gopherlog.rpc.v1.SnapshotChunk
-	(*SnapshotReply)(nil),    // 22: gopherlog.rpc.v1.SnapshotReply
+	(*SmallCall)(nil),        // 18: gopherlog.rpc.v1.SmallCall
+	(*SmallAnswer)(nil),      // 19: gopherlog.rpc.v1.SmallAnswer
+	(*Fragment)(nil),         // 20: gopherlog.rpc.v1.Fragment
+	(*Chunk)(nil),            // 21: gopherlog.rpc.v1.Chunk
+	(*SnapshotHeader)(nil),   // 22: gopherlog.rpc.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),    // 23: gopherlog.rpc.v1.SnapshotChunk
+	(*SnapshotReply)(nil),    // 24: gopherlog.rpc.v1.SnapshotReply
 }
 var file_peer_proto_depIdxs = []int32{
 	0,  // 0: gopherlog.rpc.v1.Envelope.hello:type_name -> gopherlog.rpc.v1.Hello
@@ -1874,30 +2023,32 @@ var file_peer_proto_depIdxs = []int32{
 	15, // 10: gopherlog.rpc.v1.Message.timeout_now:type_name -> gopherlog.rpc.v1.TimeoutNow
 	16, // 11: gopherlog.rpc.v1.Message.ack:type_name -> gopherlog.rpc.v1.Ack
 	17, // 12: gopherlog.rpc.v1.Message.failure:type_name -> gopherlog.rpc.v1.Failure
-	18, // 13: gopherlog.rpc.v1.Message.fragment:type_name -> gopherlog.rpc.v1.Fragment
-	5,  // 14: gopherlog.rpc.v1.Heartbeat.target:type_name -> gopherlog.rpc.v1.Target
-	6,  // 15: gopherlog.rpc.v1.Heartbeats.beats:type_name -> gopherlog.rpc.v1.Heartbeat
-	8,  // 16: gopherlog.rpc.v1.HeartbeatReplies.replies:type_name -> gopherlog.rpc.v1.HeartbeatReply
-	5,  // 17: gopherlog.rpc.v1.Append.target:type_name -> gopherlog.rpc.v1.Target
-	10, // 18: gopherlog.rpc.v1.Append.entries:type_name -> gopherlog.rpc.v1.Entry
-	5,  // 19: gopherlog.rpc.v1.Vote.target:type_name -> gopherlog.rpc.v1.Target
-	5,  // 20: gopherlog.rpc.v1.TimeoutNow.target:type_name -> gopherlog.rpc.v1.Target
-	0,  // 21: gopherlog.rpc.v1.Chunk.hello:type_name -> gopherlog.rpc.v1.Hello
-	17, // 22: gopherlog.rpc.v1.Chunk.failure:type_name -> gopherlog.rpc.v1.Failure
-	0,  // 23: gopherlog.rpc.v1.SnapshotHeader.hello:type_name -> gopherlog.rpc.v1.Hello
-	5,  // 24: gopherlog.rpc.v1.SnapshotHeader.target:type_name -> gopherlog.rpc.v1.Target
-	20, // 25: gopherlog.rpc.v1.SnapshotChunk.header:type_name -> gopherlog.rpc.v1.SnapshotHeader
-	1,  // 26: gopherlog.rpc.v1.Peer.Link:input_type -> gopherlog.rpc.v1.Envelope
-	19, // 27: gopherlog.rpc.v1.Peer.Call:input_type -> gopherlog.rpc.v1.Chunk
-	21, // 28: gopherlog.rpc.v1.Peer.InstallSnapshot:input_type -> gopherlog.rpc.v1.SnapshotChunk
-	1,  // 29: gopherlog.rpc.v1.Peer.Link:output_type -> gopherlog.rpc.v1.Envelope
-	19, // 30: gopherlog.rpc.v1.Peer.Call:output_type -> gopherlog.rpc.v1.Chunk
-	22, // 31: gopherlog.rpc.v1.Peer.InstallSnapshot:output_type -> gopherlog.rpc.v1.SnapshotReply
-	29, // [29:32] is the sub-list for method output_type
-	26, // [26:29] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	20, // 13: gopherlog.rpc.v1.Message.fragment:type_name -> gopherlog.rpc.v1.Fragment
+	18, // 14: gopherlog.rpc.v1.Message.small_call:type_name -> gopherlog.rpc.v1.SmallCall
+	19, // 15: gopherlog.rpc.v1.Message.small_answer:type_name -> gopherlog.rpc.v1.SmallAnswer
+	5,  // 16: gopherlog.rpc.v1.Heartbeat.target:type_name -> gopherlog.rpc.v1.Target
+	6,  // 17: gopherlog.rpc.v1.Heartbeats.beats:type_name -> gopherlog.rpc.v1.Heartbeat
+	8,  // 18: gopherlog.rpc.v1.HeartbeatReplies.replies:type_name -> gopherlog.rpc.v1.HeartbeatReply
+	5,  // 19: gopherlog.rpc.v1.Append.target:type_name -> gopherlog.rpc.v1.Target
+	10, // 20: gopherlog.rpc.v1.Append.entries:type_name -> gopherlog.rpc.v1.Entry
+	5,  // 21: gopherlog.rpc.v1.Vote.target:type_name -> gopherlog.rpc.v1.Target
+	5,  // 22: gopherlog.rpc.v1.TimeoutNow.target:type_name -> gopherlog.rpc.v1.Target
+	0,  // 23: gopherlog.rpc.v1.Chunk.hello:type_name -> gopherlog.rpc.v1.Hello
+	17, // 24: gopherlog.rpc.v1.Chunk.failure:type_name -> gopherlog.rpc.v1.Failure
+	0,  // 25: gopherlog.rpc.v1.SnapshotHeader.hello:type_name -> gopherlog.rpc.v1.Hello
+	5,  // 26: gopherlog.rpc.v1.SnapshotHeader.target:type_name -> gopherlog.rpc.v1.Target
+	22, // 27: gopherlog.rpc.v1.SnapshotChunk.header:type_name -> gopherlog.rpc.v1.SnapshotHeader
+	1,  // 28: gopherlog.rpc.v1.Peer.Link:input_type -> gopherlog.rpc.v1.Envelope
+	21, // 29: gopherlog.rpc.v1.Peer.Call:input_type -> gopherlog.rpc.v1.Chunk
+	23, // 30: gopherlog.rpc.v1.Peer.InstallSnapshot:input_type -> gopherlog.rpc.v1.SnapshotChunk
+	1,  // 31: gopherlog.rpc.v1.Peer.Link:output_type -> gopherlog.rpc.v1.Envelope
+	21, // 32: gopherlog.rpc.v1.Peer.Call:output_type -> gopherlog.rpc.v1.Chunk
+	24, // 33: gopherlog.rpc.v1.Peer.InstallSnapshot:output_type -> gopherlog.rpc.v1.SnapshotReply
+	31, // [31:34] is the sub-list for method output_type
+	28, // [28:31] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -1918,6 +2069,8 @@ func file_peer_proto_init() {
 		(*Message_Ack)(nil),
 		(*Message_Failure)(nil),
 		(*Message_Fragment)(nil),
+		(*Message_SmallCall)(nil),
+		(*Message_SmallAnswer)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1925,7 +2078,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

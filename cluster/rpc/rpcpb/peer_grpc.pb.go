@@ -34,7 +34,8 @@ type PeerClient interface {
 	// Link is the control stream that every node opens to each peer. The first
 	// envelope in each direction carries a Hello.
 	Link(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Envelope, Envelope], error)
-	// Call is one typed call; bodies travel in chunks of at most 1 MiB.
+	// Call is one typed call with a long body, which travels in chunks of at most
+	// 1 MiB. Short ones go over the Link.
 	Call(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Chunk, Chunk], error)
 	// InstallSnapshot sends one Raft snapshot: the request first, then its data.
 	InstallSnapshot(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SnapshotChunk, SnapshotReply], error)
@@ -94,7 +95,8 @@ type PeerServer interface {
 	// Link is the control stream that every node opens to each peer. The first
 	// envelope in each direction carries a Hello.
 	Link(grpc.BidiStreamingServer[Envelope, Envelope]) error
-	// Call is one typed call; bodies travel in chunks of at most 1 MiB.
+	// Call is one typed call with a long body, which travels in chunks of at most
+	// 1 MiB. Short ones go over the Link.
 	Call(grpc.BidiStreamingServer[Chunk, Chunk]) error
 	// InstallSnapshot sends one Raft snapshot: the request first, then its data.
 	InstallSnapshot(grpc.ClientStreamingServer[SnapshotChunk, SnapshotReply]) error

@@ -1,0 +1,119 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"gopherlog/cluster/rpc/rpcpb"
+)
+
+// maxSmallCall is the longest request of a typed call that goes over the link. Longer ones would make heartbeats wait.
+const maxSmallCall = 64 << 10
+
+// maxServing bounds the small calls of one peer that are served at a time; it is told ErrBusy above it.
+const maxServing = 1 << 14
+
+// call is a typed call over the link.
+func (l *link) call(ctx context.Context, method string, req []byte) ([]byte, error) {
+	deadline, _ := ctx.Deadline()
+	patience := time.Until(deadline)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id := l.peer.node.nextID()
+	w := &waiter{done: make(chan struct{})}
+	l.expect(id, w)
+	m := &rpcpb.Message{Id: id, Body: &rpcpb.Message_SmallCall{
+		SmallCall: &rpcpb.SmallCall{Method: method, Data: req, Patience: int64(patience)},
+	}}
+	if err := l.out.send(m); err != nil {
+		l.unexpect(id)
+		return nil, err
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		l.unexpect(id)
+		return nil, ctx.Err()
+	}
+	switch {
+	case w.err != nil:
+		return nil, w.err
+	case w.m.GetFailure() != nil:
+		return nil, fromCode(code(w.m.GetFailure().GetCode()), w.m.GetFailure().GetText())
+	}
+	return w.m.GetSmallAnswer().GetData(), nil
+}
+
+// callServer serves the small calls of one link, each on a goroutine; those that have served one wait for the next, with the stack that
+// they have grown.
+type callServer struct {
+	n    *Node
+	from NodeID
+	out  *sender
+	ctx  context.Context
+	idle chan smallCall // to goroutines that wait
+	room chan struct{}  // a token for each call that is served
+	wg   sync.WaitGroup
+}
+
+type smallCall struct {
+	id uint64
+	m  *rpcpb.SmallCall
+}
+
+func newCallServer(ctx context.Context, n *Node, from NodeID, out *sender) *callServer {
+	return &callServer{n: n, from: from, out: out, ctx: ctx, idle: make(chan smallCall), room: make(chan struct{}, maxServing)}
+}
+
+// take begins to serve a call. It does not block.
+func (s *callServer) take(c smallCall) {
+	select {
+	case s.room <- struct{}{}:
+	default:
+		s.n.answerTo(s.out, c.id, ErrBusy)
+		return
+	}
+	select {
+	case s.idle <- c:
+	default:
+		s.wg.Go(func() { s.run(c) })
+	}
+}
+
+// idleFor is how long a goroutine waits for another call.
+const idleFor = 10 * time.Second
+
+func (s *callServer) run(c smallCall) {
+	timer := time.NewTimer(idleFor)
+	defer timer.Stop()
+	for {
+		s.serve(c)
+		<-s.room
+		timer.Reset(idleFor)
+		select {
+		case c = <-s.idle:
+		case <-timer.C:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *callServer) serve(c smallCall) {
+	ctx, cancel := context.WithTimeout(s.ctx, time.Duration(c.m.GetPatience()))
+	defer cancel()
+	answer, err := s.n.serveCall(ctx, s.from, c.m.GetMethod(), c.m.GetData())
+	if err == nil && len(answer) > maxCallBytes {
+		err = fmt.Errorf("rpc: answer of %d bytes, at most %d", len(answer), maxCallBytes)
+	}
+	if err != nil {
+		s.n.answerTo(s.out, c.id, err)
+		return
+	}
+	// When too much waits on the link the caller hears nothing and gives up.
+	_ = s.out.send(&rpcpb.Message{Id: c.id, Body: &rpcpb.Message_SmallAnswer{SmallAnswer: &rpcpb.SmallAnswer{Data: answer}}})
+}
