@@ -157,6 +157,7 @@ type Event struct {
 	Kind      string    `json:"kind"`
 	Shape     string    `json:"shape,omitempty"`
 	Target    string    `json:"target"`
+	Failpoint string    `json:"failpoint,omitempty"` // where in the broker's work it struck; "": at some moment
 	Nodes     []int     `json:"nodes"`
 	Planned   time.Time `json:"planned"`
 	Injected  time.Time `json:"injected"`  // asked for

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,14 @@ type asker interface {
 	Ask(ctx context.Context, id int, path string) ([]byte, error)
 }
 
-// awaitPoint stops the chosen node at a failpoint of the broker, at its Hit-th pass from now on, and returns when it stands there.
+// errNoPoint: a node that knows no such point will not learn it.
+var errNoPoint = errors.New("no such failpoint")
+
+// pollPause is between questions whether a node stands at a point.
+const pollPause = 5 * time.Millisecond
+
+// awaitPoint stops the chosen node at a failpoint of the broker, at its Hit-th pass from now on, and returns when it stands there. A
+// question without an answer is asked again: a busy node answers late. Where the node never comes to stand there, nothing stays armed.
 func awaitPoint(ctx context.Context, env *Env, nodes []int, p Plan) (string, error) {
 	ask, ok := env.Target.(asker)
 	if !ok {
@@ -25,6 +33,9 @@ func awaitPoint(ctx context.Context, env *Env, nodes []int, p Plan) (string, err
 	}
 	id := nodes[0]
 	before, err := hits(ctx, ask, id, p.Failpoint)
+	for err != nil && !errors.Is(err, errNoPoint) && sleepUntil(ctx, time.Now().Add(pollPause)) {
+		before, err = hits(ctx, ask, id, p.Failpoint)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -32,18 +43,26 @@ func awaitPoint(ctx context.Context, env *Env, nodes []int, p Plan) (string, err
 	if err := env.Target.Control(ctx, id, "/failpoint", arm); err != nil {
 		return "", fmt.Errorf("arm failpoint %s in node %d: %w", p.Failpoint, id, err)
 	}
-	for {
-		now, err := hits(ctx, ask, id, p.Failpoint)
-		if err != nil {
-			return "", err
+	for now := before; ; {
+		n, err := hits(ctx, ask, id, p.Failpoint)
+		if err == nil {
+			now = n
 		}
 		if now >= before+p.Hit {
 			return fmt.Sprintf("node %d stood at %s, pass %d", id, p.Failpoint, p.Hit), nil
 		}
-		if !sleepUntil(ctx, time.Now().Add(5*time.Millisecond)) {
-			return "", fmt.Errorf("node %d passed %s %d of %d times before the trial ended", id, p.Failpoint, now-before, p.Hit)
+		if !sleepUntil(ctx, time.Now().Add(pollPause)) {
+			err := fmt.Errorf("node %d passed %s %d of %d times before the trial ended", id, p.Failpoint, now-before, p.Hit)
+			return "", errors.Join(err, disarm(context.WithoutCancel(ctx), env, id, p.Failpoint))
 		}
 	}
+}
+
+func disarm(ctx context.Context, env *Env, id int, name string) error {
+	if err := env.Target.Control(ctx, id, "/failpoint", map[string]any{"name": name, "action": "off"}); err != nil {
+		return fmt.Errorf("disarm failpoint %s in node %d: %w", name, id, err)
+	}
+	return nil
 }
 
 // hits is how often a node has passed a point.
@@ -64,7 +83,7 @@ func hits(ctx context.Context, ask asker, id int, name string) (int64, error) {
 			return p.Hits, nil
 		}
 	}
-	return 0, fmt.Errorf("node %d has no failpoint %q", id, name)
+	return 0, fmt.Errorf("node %d: %w: %q", id, errNoPoint, name)
 }
 
 // strike befalls a member of a consumer group of the harness, not a node. The member's replacement is what heals it.

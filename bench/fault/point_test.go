@@ -81,10 +81,18 @@ type pointed struct {
 	hits   int64
 	armed  string
 	killed bool
+	mute   int // questions that it does not answer
+	stuck  bool
 }
 
 func (p *pointed) Ask(context.Context, int, string) ([]byte, error) {
-	p.hits++
+	if p.mute > 0 {
+		p.mute--
+		return nil, errors.New("no answer in time")
+	}
+	if !p.stuck {
+		p.hits++
+	}
 	return json.Marshal([]map[string]any{{"name": "txn/before-decision", "hits": p.hits}})
 }
 
@@ -106,5 +114,23 @@ func TestAKillAtAFailpointWaitsUntilTheNodeStandsThere(t *testing.T) {
 	e = Run(t.Context(), &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", Failpoint: "no/such-point", Hit: 1}}, nil)[0]
 	if e.Proved() || p.killed {
 		t.Errorf("an unknown point: %+v", e)
+	}
+}
+
+func TestABusyNodeIsAskedAgainWhetherItStandsAtAFailpoint(t *testing.T) {
+	p := &pointed{fakeTarget: fakeTarget{nodes: []target.Node{{ID: 1, Client: "127.0.0.1:1"}}}, mute: 3}
+	e := Run(t.Context(), &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", For: time.Millisecond, Failpoint: "txn/before-decision", Hit: 2}}, nil)[0]
+	if e.Proof == "" || !p.killed || p.mute != 0 {
+		t.Errorf("%+v, %d questions left", e, p.mute)
+	}
+}
+
+func TestANodeThatNeverComesToAFailpointIsLetGo(t *testing.T) {
+	p := &pointed{fakeTarget: fakeTarget{nodes: []target.Node{{ID: 1}}}, stuck: true}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	e := Run(ctx, &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", Failpoint: "txn/before-decision", Hit: 2}}, nil)[0]
+	if e.Proved() || p.killed || p.armed != "off" {
+		t.Errorf("%+v, armed %q", e, p.armed)
 	}
 }

@@ -33,7 +33,7 @@ func Run(ctx context.Context, env *Env, start time.Time, plans []Plan, observe f
 }
 
 func one(ctx context.Context, env *Env, start time.Time, p Plan, observe func(Event)) Event {
-	e := Event{Kind: p.Kind, Shape: p.Shape, Target: p.Target, Planned: start.Add(p.At)}
+	e := Event{Kind: p.Kind, Shape: p.Shape, Target: p.Target, Failpoint: p.Failpoint, Planned: start.Add(p.At)}
 	tell := func() {
 		if observe != nil {
 			observe(e)

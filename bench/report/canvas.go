@@ -69,7 +69,24 @@ type picture struct {
 const rightMargin = 18 * vg.Length(1)
 
 func single(p *plot.Plot, w, h vg.Length) picture {
-	return picture{w: w, h: h, draw: func(c draw.Canvas) { p.Draw(draw.Crop(c, 0, -rightMargin, 0, -4)) }}
+	label := ""
+	if _, log := p.Y.Scale.(plot.LogScale); log { // the library centres it by value, far up, and leaves room above the axis for it
+		label, p.Y.Label.Text = p.Y.Label.Text, ""
+	}
+	return picture{w: w, h: h, draw: func(c draw.Canvas) {
+		c = draw.Crop(c, 0, -rightMargin, 0, -4)
+		if label == "" {
+			p.Draw(c)
+			return
+		}
+		sty := p.Y.Label.TextStyle
+		wide, descent := sty.Height(label), sty.FontExtents().Descent
+		inner := draw.Crop(c, wide+descent+p.Y.Label.Padding, 0, 0, 0)
+		p.Draw(inner)
+		area := p.DataCanvas(inner)
+		sty.Rotation += math.Pi / 2
+		c.FillText(sty, vg.Point{X: c.Min.X + wide - descent, Y: (area.Min.Y + area.Max.Y) / 2}, label)
+	}}
 }
 
 // stacked draws plots under each other with their x axes aligned.
@@ -123,10 +140,36 @@ func (pic picture) file() []byte { return []byte(plain.Replace(pic.svg())) }
 // png returns the chart as an image on white.
 func (pic picture) png() ([]byte, error) {
 	c := vgimg.NewWith(vgimg.UseWH(pic.w, pic.h), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
-	pic.draw(draw.New(c))
+	pic.draw(draw.New(tinted{c}))
 	var b bytes.Buffer
 	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(&b)
 	return b.Bytes(), err
+}
+
+// tinted paints in the fixed colours that files outside the page have.
+type tinted struct{ *vgimg.Canvas }
+
+func (t tinted) SetColor(c color.Color) {
+	if own, ok := c.(color.RGBA); ok {
+		if fixed, ok := fixedColors[own]; ok {
+			c = fixed
+		}
+	}
+	t.Canvas.SetColor(c)
+}
+
+// makeRoom widens a logarithmic axis that is to be drawn this wide, so that so much of it stays free left and right of what it spans.
+func makeRoom(a *plot.Axis, left, right, width vg.Length) {
+	span := math.Log(a.Max/a.Min) / (1 - math.Min(0.9, float64((left+right)/width)))
+	a.Min, a.Max = a.Min/math.Exp(span*float64(left/width)), a.Max*math.Exp(span*float64(right/width))
+}
+
+// widest is the room that the longest of some words takes.
+func widest(size float64, texts []string) (w vg.Length) {
+	for _, x := range texts {
+		w = max(w, words(size, inkColor, draw.XLeft).Width(x))
+	}
+	return w
 }
 
 // linearTicks are four to eight round values.

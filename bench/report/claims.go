@@ -71,7 +71,7 @@ func conditions(r *result.Run, c result.Cell) string {
 	} else if c.Bound == 1 {
 		load = "one record in flight"
 	}
-	out := []string{systemName(sys), load, fmt.Sprintf("%d nodes, RF %d, tier %s", sys.Nodes, sys.ReplicationFactor, sys.Tier), strings.TrimSuffix(shape(r), ".")}
+	out := []string{systemName(sys), load, setUp(sys), strings.TrimSuffix(shape(r), ".")}
 	if c.Producers > 0 {
 		out = append(out, sweptWord("producers.count", fmt.Sprint(c.Producers)))
 	}
@@ -84,7 +84,7 @@ func (s *set) pair(a, b string, wanted func(result.Cell) bool, pick func(result.
 		own := s.own(r)
 		for _, x := range own {
 			for _, y := range own {
-				if plainGuarantee(x) != a || plainGuarantee(y) != b || x.Model != y.Model || x.Rate != y.Rate || x.Producers != y.Producers || !wanted(x) || x.Bound != y.Bound {
+				if plainGuarantee(x) != a || plainGuarantee(y) != b || x.Model != y.Model || x.Rate != y.Rate || x.Producers != y.Producers || !wanted(x) || x.Bound != y.Bound || x.Txn != nil && y.Txn != nil && variantOf(x) != variantOf(y) {
 					continue
 				}
 				if iv, ok := ratio(r, x.ID, y.ID, pick); ok {
@@ -158,7 +158,7 @@ func (s *set) slowdownClaim() claim {
 					held = append(held, fmt.Sprintf("%s: between %s and %s records a transaction", l.name(), sig(math.Max(to, 1)), sig(from)))
 				}
 			}
-			conds = append(conds, fmt.Sprintf("1 = %s by the same producers; %d to %d records a transaction; %s", look(l.base).Label, first.records, last.records, strings.TrimSuffix(shape(r), ".")))
+			conds = append(conds, fmt.Sprintf("saturation by %s, each with one transaction at a time; 1 = %s by the same producers, whose requests need not wait for each other; %s", sweptWord("producers.count", fmt.Sprint(l.producers)), look(l.base).Label, strings.TrimSuffix(shape(r), ".")))
 		}
 	}
 	if len(told) == 0 {
@@ -173,9 +173,9 @@ func (s *set) slowdownClaim() claim {
 	case low >= 10 && high <= 100:
 		c.Mark, c.Judgement = "✓", "holds at every size that was measured"
 	default:
-		c.Mark, c.Judgement = "≈", "holds for small transactions only"
+		c.Mark, c.Judgement = "≈", "no one factor: it falls as transactions grow"
 		if len(held) > 0 {
-			c.Judgement += ": " + strings.Join(held, "; ")
+			c.Judgement += ". It is 10 to 100 for " + strings.Join(held, "; ") + "; more for smaller ones, less for larger ones"
 		}
 	}
 	return c
@@ -240,11 +240,19 @@ func (s *set) latencyClaim() claim {
 		}
 	}
 	if len(told) > 0 {
-		c.Measured = strings.Join(told, "\n")
 		if c.Judgement == "" {
 			c.Judgement = "the voted two-phase commit was " + notMeasured
 		}
 		c.Judgement += ". A record waits for the end of its transaction: the figure rises with the transaction's duration"
+	}
+	if iv, r, cell, ok := s.pair("two_phase_commit", "transactional", openCell, latency(commit, steady, p50)); ok {
+		told = append(told, fmt.Sprintf("%s beside %s, p50 of a commit: %s ×", look("two_phase_commit").Label, look("transactional").Label, brackets(iv, sig)))
+		if c.Conditions == "" {
+			c.Conditions, c.Judgement = conditions(r, cell), "beside producers without transactions: "+notMeasured
+		}
+	}
+	if len(told) > 0 {
+		c.Measured = strings.Join(told, "\n")
 	}
 	return c
 }
@@ -263,19 +271,19 @@ func twoToFive(iv stats.Interval) (mark, judgement string) {
 
 func (s *set) blockingClaim() claim {
 	c := claim{Text: "A two-phase commit blocks when its coordinator fails.", Measured: notMeasured, Mark: "?"}
-	var told, faults []string
-	blocked, free := false, false
+	var told []string
+	blocked, free, fewest := false, false, fewFaults
 	for _, l := range s.stalls() {
-		if !strings.Contains(l.fault, "coordinator") {
+		if !strings.HasPrefix(l.fault, transactionCoordinator) {
 			continue
 		}
-		faults = append(faults, l.fault)
+		fewest = min(fewest, len(l.seconds))
 		iv := stats.Summary(l.seconds)
 		down := 0.0
 		if len(l.down) > 0 {
 			down = stats.Summary(l.down).Center
 		}
-		told = append(told, fmt.Sprintf("%s: readers waited %s s, at most %s s, in %s of %s s", l.name(), brackets(iv, sig), sig(l.seconds[len(l.seconds)-1]), plural(len(l.seconds), "fault"), sig(down)))
+		told = append(told, fmt.Sprintf("%s, %s: readers waited %s s while it was gone for %s s (%s)", l.name(), strings.TrimPrefix(l.fault, "transaction "), brackets(iv, sig), sig(down), plural(len(l.seconds), "fault")))
 		if strings.HasSuffix(l.guarantee, "two_phase_commit") {
 			if down > 0 && iv.Center >= 0.8*down || l.open > 0 {
 				blocked = true
@@ -287,10 +295,10 @@ func (s *set) blockingClaim() claim {
 	if len(told) == 0 {
 		return c
 	}
-	c.Measured, c.Conditions = strings.Join(told, "\n"), strings.Join(unique(faults, 3), ", ")+"; when exactly stands in the scenario"
+	c.Measured, c.Conditions = strings.Join(told, "\n"), "the longest wait of any partition's reader after each fault; where no point is named, the coordinator died at a moment of the schedule and may have had nothing undecided"
 	switch {
 	case blocked && free:
-		c.Mark, c.Judgement = "≈", "holds for a coordinator of one replica, until it returns; a replicated one lets readers go on"
+		c.Mark, c.Judgement = "≈", "holds where the coordinator has one replica, until it is back and has read its log; a replicated one lets readers go on"
 	case blocked:
 		c.Mark, c.Judgement = "✓", "holds: readers wait until the coordinator returns"
 	case free:
@@ -298,8 +306,14 @@ func (s *set) blockingClaim() claim {
 	default:
 		c.Judgement = "the voted two-phase commit was " + notMeasured
 	}
+	if fewest < fewFaults {
+		c.Judgement += fmt.Sprintf(" (as few as %s of a kind: seen, not yet a distribution)", plural(fewest, "fault"))
+	}
 	return c
 }
+
+// fewFaults is below what a kind of fault says little about how long the next one lasts.
+const fewFaults = 5
 
 // claimTable is the section as a table.
 func claimTable(cs []claim) Table {

@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 
+	"gopherlog/bench/fault"
 	"gopherlog/bench/result"
 	"gopherlog/bench/stats"
 )
@@ -132,6 +133,15 @@ func ratio(r *result.Run, cell, base string, pick func(result.Trial) (float64, b
 	return stats.Ratio(blocks, r.Manifest.Scenario.Seed), true
 }
 
+// struck names a fault: "leader of load/0 killed".
+func struck(e fault.Event) string {
+	name := role(e.Target) + " " + faultName(e.Kind, e.Shape)
+	if e.Failpoint != "" {
+		name += " at " + e.Failpoint
+	}
+	return name
+}
+
 // faultName names what a run does to the system, for column heads.
 func faultName(kind, shape string) string {
 	switch {
@@ -141,6 +151,8 @@ func faultName(kind, shape string) string {
 		return "frozen"
 	case shape == "isolate":
 		return "isolated"
+	case shape == "halves":
+		return "and half of the clients cut off"
 	}
 	return strings.TrimSpace(kind + " " + shape)
 }
@@ -148,7 +160,7 @@ func faultName(kind, shape string) string {
 // role is the selector's role: "leader of load/0" for leader(load/0).
 func role(target string) string {
 	name, rest, found := strings.Cut(strings.TrimSuffix(target, ")"), "(")
-	name = strings.TrimPrefix(strings.ReplaceAll(name, "txn_coordinator", "transaction coordinator"), "the ")
+	name = strings.TrimPrefix(strings.ReplaceAll(name, "txn_coordinator", transactionCoordinator), "the ")
 	name = strings.ReplaceAll(name, "group_coordinator", "group coordinator")
 	if strings.HasSuffix(name, " coordinator") {
 		return name
@@ -156,8 +168,8 @@ func role(target string) string {
 	if !found {
 		return map[string]string{"all": "every node"}[name]
 	}
-	if name == "node" {
-		return "node " + rest
+	if name == "node" || name == "worker" {
+		return name + " " + rest
 	}
 	return name + " of " + rest
 }

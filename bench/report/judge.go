@@ -220,6 +220,9 @@ func (s *set) thresholdCard() card {
 	return card{"", "✓", fmt.Sprintf("Thresholds %d of %d", met, total), strings.Join(all, ", ")}
 }
 
+// shownReasons bounds the reasons for setting trials aside that the card repeats.
+const shownReasons = 2
+
 func (s *set) validCard() card {
 	aside, total, drift := 0, 0, 0
 	partial := false
@@ -232,7 +235,7 @@ func (s *set) validCard() card {
 			total++
 			if len(t.Invalid) > 0 {
 				aside++
-				why = append(why, t.Invalid...)
+				why = append(why, kindsOf(t.Invalid)...)
 			}
 			if t.Drift {
 				drift++
@@ -241,9 +244,9 @@ func (s *set) validCard() card {
 	}
 	text := fmt.Sprintf("latency and rates of %d of %d trials set aside", aside, total)
 	if reasons := unique(why, len(why)); len(reasons) > 0 {
-		text += ": " + reasons[0]
-		if n := len(reasons) - 1; n > 0 {
-			text += fmt.Sprintf("; and %d other reasons, under limits", n)
+		text += ": " + strings.Join(reasons[:min(len(reasons), shownReasons)], "; ")
+		if n := len(reasons) - shownReasons; n > 0 {
+			text += fmt.Sprintf("; and %s, under limits", plural(n, "other reason"))
 		}
 	}
 	if drift > 0 {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,14 +62,21 @@ func meaning(sys result.System, acks string) string {
 			sys.ReplicationFactor, sys.ReplicationFactor, sys.MinInsync, where, sys.Tier)
 	}
 	if sys.Name != "gopherlog" {
-		return fmt.Sprintf("the copies that the system holds in sync; it was run by somebody else, and its durability is not known here. Asked for: replication factor %d, min.insync.replicas %d.",
-			sys.ReplicationFactor, sys.MinInsync)
+		return fmt.Sprintf("those copies exist that the system counts as in sync; it is run by somebody else, and where it writes them is not known here. The topic has %s and min.insync.replicas %s, as the brokers tell.",
+			orUnknown(sys.ReplicationFactor, "replica"), cmp.Or(sys.Effective["min.insync.replicas"], "not known"))
 	}
 	where := "in the page caches of the nodes: a power loss of a majority at once may lose them"
 	if sys.Tier == "T2" {
 		where = "synced to the disks of the nodes"
 	}
 	return fmt.Sprintf("%d of %d copies exist when a record is acknowledged, %s (tier %s).", max(sys.ReplicationFactor/2+1, sys.MinInsync), sys.ReplicationFactor, where, sys.Tier)
+}
+
+func orUnknown(n int, what string) string {
+	if n == 0 {
+		return "an unknown number of " + what + "s"
+	}
+	return plural(n, what)
 }
 
 func copiesOf(n int) string {
@@ -125,6 +133,10 @@ func (s *set) limits() []string {
 	var out []string
 	for _, r := range s.runs {
 		h, sys := r.Manifest.Host, r.Manifest.System
+		if sys.Name == "external" {
+			out = append(out, fmt.Sprintf("The brokers are run by somebody else: their machines, their disks and what else they do are not known here. The load client had %d cores (%s, %s).", h.Cores, h.CPU, h.Kernel))
+			continue
+		}
 		priority := ""
 		if sys.Nice > 0 {
 			priority = fmt.Sprintf(" The brokers run at nice %d, so that the client keeps its schedule.", sys.Nice)
@@ -133,6 +145,7 @@ func (s *set) limits() []string {
 			fmt.Sprintf("One host, loopback: brokers and load client share %d cores (%s, %s).%s Ratios within a run hold; absolute figures are this machine's.", h.Cores, h.CPU, h.Kernel, priority),
 			fmt.Sprintf("Durability tier %s only. Data on %s.", sys.Tier, h.Filesystem))
 	}
+	out = append(out, s.syncedWrite()...)
 	for _, r := range s.runs {
 		out = append(out, limitsOf(r)...)
 	}
@@ -148,9 +161,27 @@ func (s *set) limits() []string {
 	return unique(out, len(out))
 }
 
+// syncedWrite says what the disk under the brokers can do.
+func (s *set) syncedWrite() []string {
+	var ms []float64
+	for _, r := range s.runs {
+		if r.Manifest.System.Name != "external" {
+			ms = append(ms, r.Manifest.Host.FsyncP50)
+		}
+	}
+	if len(ms) == 0 {
+		return nil
+	}
+	lo, hi := millis(slices.Min(ms)), millis(slices.Max(ms))
+	if lo != hi {
+		lo += " to " + hi
+	}
+	return []string{fmt.Sprintf("One synced write of 4 KiB took %s ms at the median before the runs.", lo)}
+}
+
 func limitsOf(r *result.Run) []string {
 	m := r.Manifest
-	out := []string{fmt.Sprintf("%s: one synced write of 4 KiB took %.2f ms at the median before the run.", m.Scenario.Name, m.Host.FsyncP50)}
+	var out []string
 	if len(m.Planted) > 0 {
 		out = append(out, fmt.Sprintf("%s: planted in every broker on purpose: %s.", m.Scenario.Name, strings.Join(m.Planted, ", ")))
 	}
@@ -160,27 +191,38 @@ func limitsOf(r *result.Run) []string {
 		}
 	}
 	out = append(out, keptLimits(r)...)
-	var skipped, aside []string
+	var skipped []string
+	aside := map[string][]string{} // kind of reason → trials
 	for _, t := range r.Results.Trials {
 		for _, e := range t.Faults {
 			if e.Skipped {
 				skipped = append(skipped, e.Error)
 			}
 		}
-		if len(t.Invalid) > 0 {
-			aside = append(aside, fmt.Sprintf("%s (%s)", t.ID, strings.Join(t.Invalid, "; ")))
+		for _, kind := range kindsOf(t.Invalid) {
+			aside[kind] = append(aside[kind], t.ID)
 		}
 	}
 	for _, why := range unique(skipped, len(skipped)) {
 		out = append(out, fmt.Sprintf("%s: a fault was %s.", m.Scenario.Name, why))
 	}
-	if len(aside) > 0 {
-		out = append(out, fmt.Sprintf("%s: latency and rates of %d of %d trials are set aside (their records were judged): %s.", m.Scenario.Name, len(aside), len(r.Results.Trials), strings.Join(aside, ", ")))
+	for _, kind := range keysOf(aside) {
+		out = append(out, fmt.Sprintf("%s: latency and rates of %d of %d trials are set aside, their records were judged: %s (%s; figures in results.json).",
+			m.Scenario.Name, len(aside[kind]), len(r.Results.Trials), kind, strings.Join(aside[kind], ", ")))
 	}
 	if m.Partial {
 		out = append(out, fmt.Sprintf("%s has fewer trials than planned: %s.", m.Scenario.Name, whyStopped(r)))
 	}
 	return out
+}
+
+// kindsOf are reasons without their figures, which follow a colon.
+func kindsOf(reasons []string) (out []string) {
+	for _, why := range reasons {
+		kind, _, _ := strings.Cut(why, ": ")
+		out = append(out, kind)
+	}
+	return unique(out, len(out))
 }
 
 // keptLimits says how warm the clusters were that ran through all trials, and

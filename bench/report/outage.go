@@ -20,6 +20,12 @@ type gapRow struct {
 	load, prober    []float64
 }
 
+// label is what stands at the left of the row.
+func (r gapRow) label() string { return r.name + " · " + look(r.guarantee).Label }
+
+// rowGap is between the names of rows and their marks.
+const rowGap = 14 * vg.Length(1)
+
 // gaps collects the rows over all runs, sorted by fault, then by guarantee.
 func (s *set) gaps() []gapRow {
 	byName := map[string]*gapRow{}
@@ -32,7 +38,7 @@ func (s *set) gaps() []gapRow {
 					if !e.Proved() || load < 0 && prober < 0 {
 						continue
 					}
-					name := fmt.Sprintf("%s %s", role(e.Target), faultName(e.Kind, e.Shape))
+					name := struck(e)
 					key := name + "\x00" + fmt.Sprint(rank(c.Guarantee)) + c.Guarantee
 					row := byName[key]
 					if row == nil {
@@ -103,8 +109,12 @@ func (s *set) unavailability() *Chart {
 	p.HideY()
 	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
 	setLog(&p.X, lo, hi)
-	p.X.Min /= math.Pow(p.X.Max/p.X.Min, 0.55) // room for the row names
 	p.X.Tick.Marker = within{logTicks{}, lo * 0.9}
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.label())
+	}
+	makeRoom(&p.X, widest(9.5, names)+rowGap, 0, fullWidth-rightMargin)
 	p.Add(gapMarks(rows))
 	return newChart("unavailability", "How long was a partition without acknowledgements?",
 		"One mark a trial: filled, the load client (where its trial is sound); hollow, a prober with connections of its own to every node. The bar is the median.",
@@ -129,7 +139,7 @@ func (rows gapMarks) Plot(c draw.Canvas, p *plot.Plot) {
 	for i, r := range rows {
 		y := ty(float64(len(rows) - 1 - i))
 		s := look(r.guarantee)
-		c.FillText(words(9.5, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, r.name+" · "+s.Label)
+		c.FillText(words(9.5, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, r.label())
 		strip(c, tx, y+3, r.load, draw.GlyphStyle{Color: s.Color, Radius: vg.Points(3), Shape: draw.CircleGlyph{}})
 		strip(c, tx, y-5, r.prober, draw.GlyphStyle{Color: s.Color, Radius: vg.Points(3), Shape: draw.RingGlyph{}})
 	}
@@ -223,14 +233,11 @@ func faultColumn(t result.Trial) string {
 	if len(t.Faults) == 0 {
 		return noFault
 	}
-	var col string
-	for i, e := range t.Faults {
-		if i > 0 {
-			col += ", "
-		}
-		col += roleOnly(e.Target) + " " + faultName(e.Kind, e.Shape)
+	var kinds []string
+	for _, e := range t.Faults {
+		kinds = append(kinds, roleOnly(e.Target)+" "+faultName(e.Kind, e.Shape))
 	}
-	return col
+	return strings.Join(unique(kinds, len(kinds)), ", ")
 }
 
 func roleOnly(target string) string {

@@ -130,7 +130,7 @@ func Render(dirs []string, out, title string) error {
 // page assembles the parts in the order in which readers ask.
 func (s *set) page(title string) (*page, []*Chart, error) {
 	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Witnesses: s.witnesses(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
-		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), Legend: s.legend(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims(), Latencies: s.latencies(), Pipelines: s.pipelines()}
+		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims(), Latencies: s.latencies(), Pipelines: s.pipelines()}
 	s.head(p)
 	p.Base = look(base(s.guarantees())).Label
 	p.Bounds = "lowest and highest"
@@ -140,6 +140,7 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 	if err := s.figures(p); err != nil {
 		return nil, nil, err
 	}
+	p.Legend = s.legend(p.Latency)
 	var charts []*Chart
 	used := map[string]int{} // two runs may draw the same chart: their files must not overwrite each other
 	for _, group := range [][]*Chart{p.Prices, p.Sizes, p.Latency, p.Timelines, {p.Gaps, p.Stall}} {
@@ -196,8 +197,7 @@ func (s *set) head(p *page) {
 		p.Resolved = append(p.Resolved, resolved{m.Scenario.Name, m.Scenario.Resolved})
 	}
 	p.Commands = unique(p.Commands, len(p.Commands))
-	p.Subtitle = fmt.Sprintf("%s · %s, %d nodes, RF %d, tier %s · %d trials, %s", strings.Join(files, ", "), systemNames(s.runs[0]),
-		first.System.Nodes, first.System.ReplicationFactor, first.System.Tier, trialsRun, wall.Round(time.Second))
+	p.Subtitle = fmt.Sprintf("%s · %s, %s · %d trials, %s", strings.Join(files, ", "), systemNames(s.runs[0]), setUp(first.System), trialsRun, wall.Round(time.Second))
 	if first.Commit != "" {
 		p.Subtitle += " · commit " + first.Commit
 	}
@@ -341,10 +341,19 @@ func shape(r *result.Run) string {
 	return fmt.Sprintf("%s bytes a record, %s.", compact(float64(r.Manifest.System.RecordBytes)), partitions)
 }
 
-// legend draws each guarantee's line and marker once.
-func (s *set) legend() template.HTML {
+// legend draws the line of each guarantee in the charts once.
+func (s *set) legend(charts []*Chart) template.HTML {
+	drawn := map[string]bool{}
+	for _, c := range charts {
+		for _, row := range c.Table.Rows {
+			drawn[row[0]] = true
+		}
+	}
 	var b strings.Builder
 	for _, g := range s.guarantees() {
+		if !drawn[g] {
+			continue
+		}
 		l := look(g)
 		c := themed.Replace(fmt.Sprintf("#%02X%02X%02X", l.Color.R, l.Color.G, l.Color.B))
 		var dash []string

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 
 	"gopherlog/bench/check"
 	"gopherlog/bench/result"
@@ -11,7 +13,7 @@ import (
 // pipelines lists what groups made of what they read: inputs whose output is missing or there twice, and what was given to a group more
 // than once. A row is a cell whose trials had a group.
 func (s *set) pipelines() Table {
-	t := Table{Head: []string{"guarantee", "inputs", "output lost", "output doubled", "≤ per million (95 %)", "delivered twice", "more often"}}
+	t := Table{Head: []string{"scenario", "guarantee", "inputs", "output lost", "output doubled", "≤ per million (95 %)", "given to the group twice", "three times or more"}}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
 			ts := recorded(r, c.ID)
@@ -21,15 +23,26 @@ func (s *set) pipelines() Table {
 				continue
 			}
 			name := cellName(c)
-			row := []string{name, "no pipeline", "", "", "", thousands(again.Shapes["delivered twice"]), thousands(again.Shapes["delivered three times or more"])}
+			row := []string{r.Manifest.Scenario.Name, name, "no pipeline", "", "", "", thousands(again.Shapes["delivered twice"]), thousands(again.Shapes["delivered three times or more"])}
 			if piped {
-				row[1], row[2], row[3] = thousands(made.Denominator), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"])
-				row[4] = perMillion(stats.UpperBound(min(made.Count, made.Denominator), made.Denominator))
+				row[2], row[3], row[4] = thousands(made.Denominator), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"])
+				row[5] = perMillion(stats.UpperBound(min(made.Count, made.Denominator), made.Denominator))
 			}
 			t.Rows = append(t.Rows, row)
 		}
 	}
 	return t
+}
+
+// pipelineOutcome answers a scenario that asks what became of the inputs.
+func pipelineOutcome(r *result.Run) string {
+	var parts []string
+	for _, c := range r.Manifest.Cells {
+		if made, ok := ruleOf(recorded(r, c.ID), "C7"); ok {
+			parts = append(parts, fmt.Sprintf("%s: %s lost and %s doubled of %s inputs", cellName(c), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"]), thousands(made.Denominator)))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // cellName is the guarantee of a cell and what else it was swept over, but the load.
@@ -76,7 +89,7 @@ func latencyWords(r *result.Run, c result.Cell, metric string) []string {
 
 // latencies lists the latencies of what has transactions, each apart: nothing adds them up.
 func (s *set) latencies() Table {
-	t := Table{Head: []string{"guarantee", "offered/s"}}
+	t := Table{Head: []string{"scenario", "guarantee", "offered/s"}}
 	shown := []string{ack, commit, visible, endToEnd}
 	for _, m := range shown {
 		t.Head = append(t.Head, metricNames[m]+" p50, ms", "p99, ms")
@@ -90,7 +103,7 @@ func (s *set) latencies() Table {
 				continue
 			}
 			name := cellName(c)
-			row := []string{name, compact(c.Rate)}
+			row := []string{r.Manifest.Scenario.Name, name, compact(c.Rate)}
 			for _, m := range shown {
 				if m == commit && c.Txn == nil || m == endToEnd && !measuredBy(r, c, m) {
 					row = append(row, "–", "–")

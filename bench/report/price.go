@@ -35,6 +35,8 @@ func (r priceRow) name() string {
 	return look(r.guarantee).Label + ", " + r.variant
 }
 
+func (r priceRow) value() string { return times(r.iv.Center) + " ×" }
+
 // prices is chart C11 for one figure: the ratio of each guarantee to at least
 // once, or of each system to the other, block by block.
 func prices(r *result.Run, guarantees []string, id, what, axis, caption string, pick func(result.Trial) (float64, bool)) *Chart {
@@ -76,20 +78,23 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 	what += one
 	axis = strings.Replace(axis, " (", one+" (", 1)
 	return newChart(id, what, caption,
-		"Each block runs every guarantee once; the ratio is taken within the block, then the median over blocks. The line shows "+span(rows[0].iv)+". Grey: the whole of it lies within ± 5 % of 1.",
-		single(priceplot(rows, axis), width, vg.Length(30*len(rows)+62)), data)
+		"Each block runs every guarantee once; the ratio is taken within the block, then the median over blocks. The line shows "+span(rows[0].iv)+". Hollow: the whole of it lies within ± 5 % of 1.",
+		single(priceplot(rows, axis, width), width, vg.Length(30*len(rows)+62)), data)
 }
 
-func priceplot(rows []priceRow, axis string) *plot.Plot {
+func priceplot(rows []priceRow, axis string, width vg.Length) *plot.Plot {
 	p := newPlot(axis, "")
 	p.HideY()
 	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
-	lo, hi, longest := 0.5, 2.0, 0
+	lo, hi := 0.5, 2.0
+	var names, values []string
 	for _, r := range rows {
-		lo, hi, longest = math.Min(lo, r.iv.Lo), math.Max(hi, r.iv.Hi), max(longest, len(r.name()))
+		lo, hi = math.Min(lo, r.iv.Lo), math.Max(hi, r.iv.Hi)
+		names, values = append(names, r.name()), append(values, r.value())
 	}
-	p.X.Min, p.X.Max = lo/math.Max(2.6, math.Pow(hi/lo, 0.4*math.Max(1, float64(longest)/30))), hi*1.7 // room for the names at the left and the values at the right
+	p.X.Min, p.X.Max = lo, hi
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, doubling{lo * 0.99, hi * 1.01}
+	makeRoom(&p.X, widest(10, names)+rowGap, widest(10, values)+rowGap, width-rightMargin)
 	if hi/lo > 30 { // as far apart, tenths do
 		p.X.Tick.Marker = within{logTicks{}, lo}
 	}
@@ -120,13 +125,13 @@ func (rows priceMarks) Plot(c draw.Canvas, p *plot.Plot) {
 	for i, r := range rows {
 		y := ty(float64(len(rows) - 1 - i))
 		s := look(r.guarantee)
-		if r.iv.Lo >= 1-sameWithin && r.iv.Hi <= 1+sameWithin {
-			s.Color = color.RGBA{R: 0x9a, G: 0xa0, B: 0xa8, A: 255}
-		}
 		c.StrokeLine2(draw.LineStyle{Color: s.Color, Width: vg.Points(2.4)}, tx(r.iv.Lo), y, tx(r.iv.Hi), y)
+		if r.iv.Lo >= 1-sameWithin && r.iv.Hi <= 1+sameWithin {
+			s.Shape = draw.RingGlyph{}
+		}
 		c.DrawGlyph(draw.GlyphStyle{Color: s.Color, Radius: vg.Points(4), Shape: s.Shape}, vg.Point{X: tx(r.iv.Center), Y: y})
 		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, r.name())
-		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: tx(r.iv.Hi) + 8, Y: y}, times(r.iv.Center)+" ×")
+		c.FillText(words(10, inkColor, draw.XLeft), vg.Point{X: tx(r.iv.Hi) + 8, Y: y}, r.value())
 	}
 }
 

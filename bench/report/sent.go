@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -15,9 +16,9 @@ const shownErrors = 8
 // sent is what became of the records of each cell, over all its trials: a latency
 // says nothing of a record that got no acknowledgement.
 func (s *set) sent() Table {
-	t := Table{Head: []string{"scenario", "guarantee", "offered/s", "trials", "set aside", "sent", "acknowledged", "failed", "unknown", "shed", "late", "read"}}
+	t := Table{Head: []string{"scenario", "guarantee", "offered/s", "trials", "sent", "acknowledged", "failed", "unknown", "shed", "late", "read"}}
 	if s.transacts() {
-		t.Head = append(t.Head, "transactions", "committed", "aborted", "in doubt")
+		t.Head = append(t.Head, "txns", "committed", "aborted", "in doubt")
 	}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
@@ -39,7 +40,7 @@ func (s *set) sent() Table {
 				n.TxnsAborted += x.Counts.TxnsAborted
 				n.TxnsInDoubt += x.Counts.TxnsInDoubt
 			}
-			row := []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, offered(c), fmt.Sprint(len(ts)), fmt.Sprint(len(ts) - len(trials(r, c.ID))),
+			row := []string{r.Manifest.Scenario.Name, cellName(c), offered(c), trialsWord(len(ts), len(ts)-len(trials(r, c.ID))),
 				thousands(n.Sent), thousands(n.Acked), thousands(n.Failed), thousands(n.Unknown), thousands(n.Shed), thousands(n.Late), thousands(n.Delivered)}
 			switch {
 			case !s.transacts():
@@ -52,6 +53,13 @@ func (s *set) sent() Table {
 		}
 	}
 	return t
+}
+
+func trialsWord(n, aside int) string {
+	if aside == 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d, %d set aside", n, aside)
 }
 
 func offered(c result.Cell) string {
@@ -69,7 +77,7 @@ func (s *set) errors() Table {
 			times := map[string]int64{}
 			for _, x := range recorded(r, c.ID) {
 				for _, e := range x.Errors {
-					times[e.What] += e.Count
+					times[plainError(e.What)] += e.Count
 				}
 			}
 			texts := keysOf(times)
@@ -84,6 +92,14 @@ func (s *set) errors() Table {
 		}
 	}
 	return t
+}
+
+// somePort is the port of an address: it differs from trial to trial and tells nothing.
+var somePort = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+):\d+`)
+
+// plainError is an error's text in one line, without what differs from trial to trial.
+func plainError(text string) string {
+	return somePort.ReplaceAllString(strings.ReplaceAll(text, "\n", "; "), "$1")
 }
 
 // faults lists every fault of every trial with its proof, or with the reason why
@@ -101,7 +117,7 @@ func (s *set) faults() Table {
 							lasted = fmt.Sprintf("%.2f", to-from)
 						}
 					}
-					t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, x.ID, look(c.Guarantee).Label, role(e.Target) + " " + faultName(e.Kind, e.Shape),
+					t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, x.ID, look(c.Guarantee).Label, struck(e),
 						strings.Trim(fmt.Sprint(e.Nodes), "[]"), at, lasted, evidence(e)})
 				}
 			}

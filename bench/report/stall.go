@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"gonum.org/v1/plot"
 
 	"gopherlog/bench/result"
 	"gopherlog/bench/stats"
@@ -39,7 +37,7 @@ func (s *set) stalls() []*stallLine {
 					if !e.Proved() {
 						continue
 					}
-					name := role(e.Target) + " " + faultName(e.Kind, e.Shape)
+					name := struck(e)
 					key := name + "\x00" + fmt.Sprintf("%02d", rank(plainGuarantee(c))) + c.Guarantee + "\x00" + variantOf(c)
 					l := byKey[key]
 					if l == nil {
@@ -67,6 +65,19 @@ func (s *set) stalls() []*stallLine {
 	return out
 }
 
+// stallOutcome answers a scenario that asks how long readers wait for a coordinator.
+func stallOutcome(r *result.Run) string {
+	var parts []string
+	for _, l := range (&set{runs: []*result.Run{r}}).stalls() {
+		if strings.HasPrefix(l.fault, transactionCoordinator) && strings.Contains(l.fault, " at ") {
+			parts = append(parts, fmt.Sprintf("%s: readers waited at most %s s (%s)", l.name(), sig(l.seconds[len(l.seconds)-1]), plural(len(l.seconds), "fault")))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+const transactionCoordinator = "transaction coordinator" // as a fault's target is named
+
 // watched says whether a trial told its readers' stalls: trials of a guarantee with transactions do.
 func watched(t result.Trial) bool { return len(t.Stalls) > 0 || t.Counts.Txns > 0 }
 
@@ -91,72 +102,56 @@ func (l *stallLine) name() string {
 // shortestStall stands for "no stall" on the axis.
 const shortestStall = 0.001
 
-// readerStall is chart C10: the share of faults after which every reader had gone on within so many seconds.
+// label is what stands at the left of the line's row.
+func (l *stallLine) label() string { return l.fault + " · " + l.name() }
+
+// readerStall is chart C10: for each fault how long the readers of its worst partition waited, beside how long the fault itself lasted.
 func (s *set) readerStall() *Chart {
 	lines := s.stalls()
 	if len(lines) == 0 {
 		return nil
 	}
-	p := newPlot("seconds for which a reader got nothing of a partition with waiting records", "share of the faults")
-	p.Add(grid{})
 	data := Table{Head: []string{"fault", "guarantee", "variant", "stall_s", "share"}}
 	lo, hi := 1.0, shortestStall*10
-	several := false
+	var names []string
 	for _, l := range lines {
-		several = several || l.fault != lines[0].fault
-	}
-	seen := map[string]int{}
-	var worst ends
-	for _, l := range lines {
-		look := look(l.guarantee)
-		look.Dashes = variantDashes[min(seen[l.guarantee], len(variantDashes)-1)]
-		seen[l.guarantee]++
-		steps := plotter.XYs{}
-		n := float64(len(l.seconds))
+		names = append(names, l.label())
 		for i, v := range l.seconds {
-			x := math.Max(v, shortestStall)
-			lo, hi = math.Min(lo, x), math.Max(hi, x)
-			steps = append(steps, plotter.XY{X: x, Y: float64(i) / n}, plotter.XY{X: x, Y: float64(i+1) / n})
-			data.Rows = append(data.Rows, []string{l.fault, l.guarantee, l.variant, f3(v), f3(float64(i+1) / n)})
+			lo, hi = math.Min(lo, math.Max(v, shortestStall)), math.Max(hi, v)
+			data.Rows = append(data.Rows, []string{l.fault, l.guarantee, l.variant, f3(v), f3(float64(i+1) / float64(len(l.seconds)))})
 		}
-		name := l.name()
-		if several {
-			name += ": " + l.fault
+		for _, d := range l.down {
+			hi = math.Max(hi, d)
 		}
-		line := lineOf(steps, look, 1.8, true)
-		p.Add(line)
-		p.Legend.Add(fmt.Sprintf("%s (%d)", name, len(l.seconds)), line)
-		worst = append(worst, end{steps[len(steps)-1], look})
 	}
-	p.Add(worst)
-	lo = math.Min(lo, hi/10) // a decade at least, so that the axis has figures
+	p := newPlot("seconds for which a reader got nothing of a partition with waiting records", "")
+	p.HideY()
+	p.Y.Min, p.Y.Max = -0.5, float64(len(lines))-0.5
 	setLog(&p.X, lo, hi)
-	p.Y.Min, p.Y.Max = 0, 1.02
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.Padding = vg.Points(2)
-	p.X.Min /= math.Pow(p.X.Max/p.X.Min, 0.75) // room for the legend
 	p.X.Tick.Marker = within{logTicks{}, lo * 0.9}
-	caption := "Share of the faults after which every reader had gone on within so many seconds"
-	if !several {
-		caption += ", " + lines[0].fault
-	}
-	return newChart("reader-stall", "How long did readers wait?", caption+".",
-		"A reader of committed records stops at the first record of a transaction that nobody has ended. One step a fault, its worst partition; in brackets the number of faults. A marker ends each line at the longest stall. A fault that stalled nobody stands at the left edge.",
-		single(p, fullWidth, plotHeight+vg.Length(12*len(lines))), data)
+	makeRoom(&p.X, widest(9.5, names)+rowGap, 0, fullWidth-rightMargin)
+	p.Add(stallMarks(lines))
+	return newChart("reader-stall", "How long did readers wait?",
+		"One mark a fault: for how long its worst partition gave readers nothing although records were waiting. The tick is how long the fault itself lasted.",
+		"A reader of committed records stops at the first record of a transaction that nobody has ended: where the marks lie at the tick or right of it, readers waited until what had failed was back. A fault that stalled nobody stands at the left edge.",
+		single(p, fullWidth, vg.Length(20*len(lines)+62)), data)
 }
 
-// end is where a line ends.
-type end struct {
-	plotter.XY
-	look series
-}
+// stallMarks draws the rows: name, duration of the fault, one mark a fault.
+type stallMarks []*stallLine
 
-type ends []end
-
-func (es ends) Plot(c draw.Canvas, p *plot.Plot) {
+func (rows stallMarks) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
-	for _, e := range es {
-		c.DrawGlyph(draw.GlyphStyle{Color: e.look.Color, Radius: vg.Points(3.4), Shape: e.look.Shape}, vg.Point{X: tx(e.X), Y: ty(e.Y)})
+	for i, l := range rows {
+		y, s := ty(float64(len(rows)-1-i)), look(l.guarantee)
+		c.FillText(words(9.5, inkColor, draw.XLeft), vg.Point{X: c.Min.X, Y: y}, l.label())
+		if len(l.down) > 0 {
+			x := tx(stats.Summary(l.down).Center)
+			c.StrokeLine2(draw.LineStyle{Color: softColor, Width: vg.Points(1.6)}, x, y-6, x, y+6)
+		}
+		for _, v := range l.seconds {
+			c.DrawGlyph(draw.GlyphStyle{Color: s.Color, Radius: vg.Points(3.4), Shape: s.Shape}, vg.Point{X: tx(math.Max(v, shortestStall)), Y: y})
+		}
 	}
 }
 

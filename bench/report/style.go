@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"image/color"
 	"strings"
 
@@ -19,8 +20,23 @@ var (
 // themed rewrites the stand-in colours of an SVG into CSS variables.
 var themed = strings.NewReplacer("#010203", "var(--fg)", "#040506", "var(--soft)", "#070809", "var(--line)", "#0072B2", "var(--blue)")
 
-// plain rewrites them into fixed colours, for files outside the page.
-var plain = strings.NewReplacer("#010203", "#1b1f24", "#040506", "#5b6470", "#070809", "#e3e6ea")
+// fixedColors are what stands for them in files outside the page.
+var fixedColors = map[color.RGBA]color.RGBA{
+	inkColor:  {R: 0x1b, G: 0x1f, B: 0x24, A: 255},
+	softColor: {R: 0x5b, G: 0x64, B: 0x70, A: 255},
+	gridColor: {R: 0xe3, G: 0xe6, B: 0xea, A: 255},
+}
+
+// plain rewrites the stand-in colours of an SVG into the fixed ones.
+var plain = func() *strings.Replacer {
+	var pairs []string
+	for own, fixed := range fixedColors {
+		pairs = append(pairs, hex(own), strings.ToLower(hex(fixed)))
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+func hex(c color.RGBA) string { return fmt.Sprintf("#%02X%02X%02X", c.R, c.G, c.B) }
 
 // series is how one guarantee looks in every chart: colour, dash and marker
 // together, so that no reader depends on colour alone. Colours: Okabe and Ito.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -90,6 +91,19 @@ func (s *set) retitle(p *page, charts []*Chart) {
 	for _, c := range charts {
 		rename(c.Table.Head)
 	}
+}
+
+// setUp says how a system was run, as far as that is known: a cluster of somebody else's tells how many replicas the topic has, and nothing
+// of where they are written.
+func setUp(s result.System) string {
+	copies := fmt.Sprintf("RF %d", s.ReplicationFactor)
+	if s.ReplicationFactor == 0 {
+		copies = "RF not known"
+	}
+	if s.Name == "external" {
+		return copies + ", durability as its owner runs it"
+	}
+	return fmt.Sprintf("%s, %s, tier %s", plural(s.Nodes, "node"), copies, s.Tier)
 }
 
 func systemName(s result.System) string { return nameOf(s.Name) }

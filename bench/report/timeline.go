@@ -21,6 +21,7 @@ func timeline(r *result.Run, c result.Cell, t result.Trial) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
+	rows = whileSending(rows)
 	s := look(c.Guarantee)
 	marks := faultMarks{trial: t}
 	rate, lat, lag := newPlot("", "thousand/s"), newPlot("", "ms"), newPlot("seconds", "records not\nyet visible")
@@ -41,8 +42,20 @@ func timeline(r *result.Run, c result.Cell, t result.Trial) (*Chart, error) {
 	lag.Y.Min, lag.Y.Max = 0, math.Max(1, 1.05*maxY(waiting))
 	pic := stacked(fullWidth, []vg.Length{150, 150, 110}, rate, lat, lag)
 	return newChart("timeline-"+c.ID, cellName(c)+" through the faults", faultStory(t),
-		"Top: sent (thin) and acknowledged records a second. Middle: p50, p99 and maximum of the latency until the acknowledgement, counted from the intended send time, so that records which waited for a new leader are in it. Bottom: acknowledged records that no reader has seen yet. Shaded: the fault, from injection until it was healed; small ticks on the top edge: a partition changed its leader.",
+		"Top: sent (thin) and acknowledged records a second. Middle: p50, p99 and maximum of the latency until the acknowledgement, counted from the intended send time, so that records which waited for a new leader are in it. Bottom: acknowledged records that no reader has seen yet, without those of aborted transactions. Shaded: the fault, from injection until it was healed; small ticks on the top edge: a partition changed its leader.",
 		pic, secondsTable(rows)), nil
+}
+
+// whileSending leaves out the end of a trial: the seconds in which next to nothing is sent and answered any more, as sending is over.
+func whileSending(rows []result.Second) []result.Second {
+	for len(rows) > 1 {
+		last, before := rows[len(rows)-1], rows[len(rows)-2]
+		if 10*(last.Sent+last.Acked+last.Failed) > before.Sent+before.Acked+before.Failed {
+			break
+		}
+		rows = rows[:len(rows)-1]
+	}
+	return rows
 }
 
 func drawLatency(p *plot.Plot, rows []result.Second, s series) {
@@ -70,9 +83,9 @@ func drawLatency(p *plot.Plot, rows []result.Second, s series) {
 		p.Legend.Add([]string{"p50", "p99", "max"}[i], l)
 	}
 	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = vg.Points(6), vg.Points(-3)
+	p.Legend.XOffs, p.Legend.YOffs, p.Legend.Padding = vg.Points(6), vg.Points(-3), vg.Points(2)
 	p.Legend.ThumbnailWidth = vg.Points(18)
-	setLog(&p.Y, lo, hi*8) // the legend stands in the upper part
+	setLog(&p.Y, lo, hi*10) // the legend stands in the upper part
 }
 
 func steps(rows []result.Second, of func(result.Second) float64) plotter.XYs {
@@ -119,7 +132,7 @@ func (f faultMarks) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		a, b := clamp(tx(from), c), clamp(tx(to), c)
 		if f.named {
-			label := fmt.Sprintf("%s %s", role(e.Target), faultName(e.Kind, e.Shape))
+			label := struck(e)
 			y := c.Max.Y - vg.Points(7+10*float64(i%2))
 			c.FillText(words(8.5, softColor, draw.XLeft), vg.Point{X: a + 3, Y: y}, label)
 			continue
@@ -154,7 +167,7 @@ func faultStory(t result.Trial) string {
 	var out string
 	for i, e := range t.Faults {
 		at, _, ok := faultSpan(t, e)
-		name := fmt.Sprintf("%s %s", role(e.Target), faultName(e.Kind, e.Shape))
+		name := struck(e)
 		switch {
 		case e.Skipped:
 			out += fmt.Sprintf("%s: skipped. ", name)

@@ -243,7 +243,7 @@ func TestClaimsAreJudgedOnWhatWasMeasuredAndOnNothingElse(t *testing.T) {
 	if got := strings.Join(marks, " "); got != "✗ ≈ ✓ ≈" && got != "✗ ≈ ✗ ≈" && got != "✗ ≈ ? ≈" {
 		t.Errorf("%s %q", got, told)
 	}
-	for i, want := range []string{"within ±\u00a05\u00a0%", "small transactions only", "until visible", "one replica"} {
+	for i, want := range []string{"within ±\u00a05\u00a0%", "falls as transactions grow", "until visible", "one replica"} {
 		if !strings.Contains(told[i], want) {
 			t.Errorf("claim %d: %q does not say %q", i, told[i], want)
 		}

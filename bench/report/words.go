@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -31,9 +32,15 @@ func (s *set) outcome(r *result.Run) string {
 		}
 		return strings.Join(parts, ", ") + "."
 	}
+	parts = append(parts, pipelineOutcome(r), stallOutcome(r))
 	for _, e := range r.Results.Expectations {
-		parts = append(parts, fmt.Sprintf("%s: %s (%s)", e.Line, e.Outcome, e.Got))
+		if e.Outcome == "met" && len(r.Results.Expectations) > 1 {
+			parts = append(parts, "met: "+e.Line)
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s (%s)", e.Outcome, e.Line, e.Got))
 	}
+	parts = slices.DeleteFunc(parts, func(told string) bool { return told == "" })
 	if len(parts) == 0 {
 		return "no expectation was stated; verdict: " + string(r.Results.Verdict) + "."
 	}
@@ -58,9 +65,9 @@ func comparedOutcome(r *result.Run) string {
 
 // saturation lists the closed runs' throughput and what a record cost.
 func (s *set) saturation() Table {
-	t := Table{Head: []string{"guarantee", "records/s", "bounds", "MB/s", "broker CPU µs/record", "client CPU µs/record", "copies at the acknowledgement"}}
+	t := Table{Head: []string{"scenario", "guarantee", "records/s", "blocks", "MB/s", "broker CPU µs/record", "client CPU µs/record", "copies at the acknowledgement"}}
 	if s.transacts() {
-		t.Head = append(t.Head, "transactions")
+		t.Head = append(t.Head, "producers, transactions")
 	}
 	for _, r := range s.runs {
 		if r.Manifest.Scenario.Model != "closed" {
@@ -72,8 +79,8 @@ func (s *set) saturation() Table {
 			if !ok || c.Bound == 1 {
 				continue
 			}
-			row := []string{look(c.Guarantee).Label, compact(iv.Center), fmt.Sprintf("%s – %s, %s of %d", compact(iv.Lo), compact(iv.Hi), span(iv), iv.N),
-				fmt.Sprintf("%.0f", iv.Center*float64(r.Manifest.System.RecordBytes)/1e6), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }),
+			row := []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, valueOf(iv, true, compact), fmt.Sprint(iv.N),
+				sig(iv.Center * float64(r.Manifest.System.RecordBytes) / 1e6), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }),
 				cpuOf(ts, func(u result.Usage) float64 { return u.ClientCPU }), copiesOf(ts[0].Usage.CopiesAtAck)}
 			if s.transacts() {
 				row = append(row, txnWords(c))
@@ -106,7 +113,7 @@ func txnWords(c result.Cell) string {
 // inFlight lists the runs in which one record at a time was outstanding: the
 // one closed model whose latency is no queueing.
 func (s *set) inFlight() Table {
-	t := Table{Head: []string{"guarantee", "p50, ms", "bounds", "p99, ms", "records/s", "broker CPU µs/record", "copies at the acknowledgement"}}
+	t := Table{Head: []string{"guarantee", "p50, ms", "p99, ms", "records/s", "blocks", "broker CPU µs/record", "copies at the acknowledgement"}}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
 			ts := trials(r, c.ID)
@@ -116,8 +123,8 @@ func (s *set) inFlight() Table {
 			}
 			rate, _ := summary(ts, throughput)
 			tail, far := summary(ts, latency(ack, steady, p99))
-			t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, millis(mid.Center), fmt.Sprintf("%s – %s, %s of %d", millis(mid.Lo), millis(mid.Hi), span(mid), mid.N),
-				valueOf(tail, far, millis), compact(rate.Center), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }), copiesOf(ts[0].Usage.CopiesAtAck)})
+			t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, valueOf(mid, true, millis), valueOf(tail, far, millis), compact(rate.Center), fmt.Sprint(mid.N),
+				cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }), copiesOf(ts[0].Usage.CopiesAtAck)})
 		}
 	}
 	return t

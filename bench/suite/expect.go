@@ -213,12 +213,12 @@ func judgeAbsolute(e scenario.Expect, r *result.Run) (outcome, got string) {
 			}
 		}
 		if len(v) == 0 {
-			said, values, whole = append(said, cellName(c)+" not measured"), append(values, "not measured"), false
+			said, values, whole = append(said, cellName(c)+": not measured"), append(values, "not measured"), false
 			continue
 		}
 		x := fold(e.Metric, v)
 		values = append(values, printed(x, e.Unit))
-		said = append(said, cellName(c)+" "+values[len(values)-1])
+		said = append(said, cellName(c)+": "+values[len(values)-1])
 		if !e.Holds(x) {
 			outcome = missed
 		}

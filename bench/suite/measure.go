@@ -336,4 +336,21 @@ func (t *oneTrial) noteSettings(settings []load.Setting, plan load.Plan) {
 	} else {
 		t.Progress.Note("the topic's effective settings could not be read back: " + err.Error())
 	}
+	if sys.ReplicationFactor == 0 { // the cluster chose
+		sys.ReplicationFactor = fewestCopies(ctx, t.driver, plan.Topics[0].Name)
+	}
+}
+
+// fewestCopies is how many replicas the worst partition of a topic has; 0 where no broker tells.
+func fewestCopies(ctx context.Context, d load.Driver, topic string) (fewest int) {
+	parts, err := d.Replicas(ctx, topic)
+	if err != nil {
+		return 0
+	}
+	for _, nodes := range parts {
+		if fewest == 0 || len(nodes) < fewest {
+			fewest = len(nodes)
+		}
+	}
+	return fewest
 }

@@ -208,6 +208,9 @@ func (s *run) begin() error {
 func systemOf(c scenario.Cell) result.System {
 	out := result.System{Name: c.Target.System, Nodes: c.Target.Nodes, ReplicationFactor: c.Target.ReplicationFactor, MinInsync: c.Target.MinInsyncReplicas,
 		Tier: c.Target.Durability, RecordBytes: int(c.Load.Value.Size.Mean()), Nice: c.Target.Nice, Kept: !c.Runs.FreshCluster}
+	if out.Name == "external" { // somebody else's: the scenario's words for a cluster to launch say nothing of it
+		out.Nodes, out.Tier = 0, ""
+	}
 	for _, t := range c.Topics {
 		out.Partitions += t.Partitions
 	}

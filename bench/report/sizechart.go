@@ -1,0 +1,143 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"gopherlog/bench/result"
+)
+
+// drawnOn is how far beyond the largest size, as a factor, a curve is drawn on to where it reaches one half.
+const drawnOn = 10
+
+// transactionSize is chart C4: throughput relative to the same producers without transactions, against records a transaction.
+func transactionSize(r *result.Run) *Chart {
+	var lines []*sizeLine
+	for _, l := range sizeLines(r) {
+		if l.sizes[0].known {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	p := newPlot("records a transaction", "throughput, share of that without transactions")
+	data := Table{Head: []string{"guarantee", "variant", "records", "ratio", "low", "high", "bounds", "transactions_per_s", "fitted", "blocks"}}
+	lo, hi, low := math.Inf(1), 0.0, 0.5
+	for _, l := range lines {
+		for _, z := range l.sizes {
+			lo, hi, low = math.Min(lo, float64(z.records)), math.Max(hi, float64(z.records)), math.Min(low, z.ratio.Lo)
+		}
+	}
+	top := hi // of what is drawn, with the sizes that the curves are drawn on to
+	for _, l := range lines {
+		if l.beyond() && l.fit.Half.Center <= drawnOn*hi {
+			top = math.Max(top, l.fit.Half.Center*1.2)
+		}
+	}
+	setLog(&p.X, lo, top)
+	p.X.Min, p.X.Max = lo*0.8, top*1.25
+	setLog(&p.Y, low, 1)
+	p.Y.Max = 1.25
+	p.Add(grid{}, halfLine{})
+	seen, ticks := map[string]int{}, 0
+	for _, l := range lines {
+		s := look(l.guarantee)
+		s.Dashes = variantDashes[min(seen[l.guarantee], len(variantDashes)-1)]
+		seen[l.guarantee]++
+		var dots plotter.XYs
+		var bars whiskers
+		for _, z := range l.sizes {
+			n := float64(z.records)
+			dots = append(dots, plotter.XY{X: n, Y: z.ratio.Center})
+			bars = append(bars, whisker{n, z.ratio.Lo, z.ratio.Hi, s.Color})
+			fitted := ""
+			if l.fitted {
+				fitted = f3(l.relative(n))
+			}
+			data.Rows = append(data.Rows, []string{l.guarantee, l.variant, fmt.Sprint(z.records), f3(z.ratio.Center), f3(z.ratio.Lo), f3(z.ratio.Hi), span(z.ratio), f3(z.rate.Center), fitted, fmt.Sprint(z.ratio.N)})
+		}
+		if l.fitted && l.fit.Over {
+			last := float64(l.sizes[len(l.sizes)-1].records)
+			p.Add(lineOf(l.curve(float64(l.sizes[0].records), last), s, 1.7, true))
+			if l.beyond() && top > last {
+				p.Add(lineOf(l.curve(last, top), s, 0.8, true))
+			}
+			if h := l.fit.Half.Center; h >= lo && h <= top {
+				ticks++
+				p.Add(halfTick{h, s.Color, ticks%2 == 0})
+			}
+		} else {
+			p.Add(lineOf(dots, s, 1.2, true))
+		}
+		p.Add(bars, dotsOf(dots, s, false))
+		p.Legend.Add(l.name(), lineOf(dots, s, 1.7, true), dotsOf(dots, s, false))
+	}
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Padding = vg.Points(2)
+	p.Legend.YOffs = -vg.Points(4)
+	height := plotHeight + 30 + vg.Length(10*len(lines))
+	return newChart("transaction-size", "Throughput against the size of a transaction",
+		fmt.Sprintf("Records of committed transactions a second, 1 = %s by the same producers. %s", look(lines[0].base).Label, shape(r)),
+		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The tick on the dotted line stands at n50, the size at which half of the rate without transactions is reached; where the curve is thin, nothing was measured and it is drawn on by the formula. Both axes are logarithmic. One point holds for its size only; the curve is the price.",
+		single(p, fullWidth, height), data)
+}
+
+func (l *sizeLine) curve(from, to float64) (xy plotter.XYs) {
+	const steps = 80
+	for i := range steps + 1 {
+		n := from * math.Pow(to/from, float64(i)/steps)
+		xy = append(xy, plotter.XY{X: n, Y: l.relative(n)})
+	}
+	return xy
+}
+
+// variantDashes tell the lines of one guarantee apart.
+var variantDashes = [][]vg.Length{nil, {5, 2.5}, {1.5, 2.5}, {7, 2, 1.5, 2}, {9, 4}}
+
+// whisker is an interval at one x.
+type whisker struct {
+	x, lo, hi float64
+	color     color.RGBA
+}
+
+type whiskers []whisker
+
+func (ws whiskers) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	for _, w := range ws {
+		c.StrokeLine2(draw.LineStyle{Color: w.color, Width: vg.Points(1.2)}, tx(w.x), ty(w.lo), tx(w.x), ty(w.hi))
+	}
+}
+
+// halfLine marks one half.
+type halfLine struct{}
+
+func (halfLine) Plot(c draw.Canvas, p *plot.Plot) {
+	_, ty := p.Transforms(&c)
+	c.StrokeLine2(draw.LineStyle{Color: softColor, Width: vg.Points(0.8), Dashes: []vg.Length{1.5, 2.5}}, c.Min.X, ty(0.5), c.Max.X, ty(0.5))
+}
+
+// halfTick marks where a curve reaches one half.
+type halfTick struct {
+	x     float64
+	color color.RGBA
+	above bool // where the words stand: neighbours' ticks may be close
+}
+
+func (h halfTick) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	x, y := tx(h.x), ty(0.5)
+	c.StrokeLine2(draw.LineStyle{Color: h.color, Width: vg.Points(2.2)}, x, y-7, x, y+7)
+	if h.above {
+		c.FillText(words(9, inkColor, draw.XRight), vg.Point{X: x - 4, Y: y + 9}, "n50 "+sig(h.x))
+		return
+	}
+	c.FillText(words(9, inkColor, draw.XLeft), vg.Point{X: x + 4, Y: y - 9}, "n50 "+sig(h.x))
+}
