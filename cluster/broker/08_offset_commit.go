@@ -8,17 +8,23 @@ import (
 )
 
 var offsetCommitAPI = api{
-	key: 8, name: "OffsetCommit", min: 2, max: 8,
+	key: 8, name: "OffsetCommit", min: 2, max: 10,
 	maxFrame: maxGroupFrame,
 	serve:    whenReady(offsetCommit),
 	notes: []string{
 		"Answered when the offsets are committed on a majority of the group's shard. A retention time that a client names (versions 2 to 4) is ignored: offsets live as long as the group has members, and for the node's retention after that.",
 		"A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, metadata of more than 4,096 bytes OFFSET_METADATA_TOO_LARGE; the others are committed.",
+		"From version 9 on a member of a group that is not there is told GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. From version 10 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID.",
 	},
 }
 
 // maxGroupFrame bounds requests that carry subscriptions, assignments or the offsets of many partitions.
 const maxGroupFrame = 4 << 20
+
+const (
+	firstCommitToNoGroup = 9 // that has a code of its own
+	firstOffsetCommitIDs = 10
+)
 
 func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrOffsetCommitResponse()
@@ -26,18 +32,15 @@ func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Respo
 	var offsets []coordinator.Offset
 	for i := range req.Topics {
 		in, out := &req.Topics[i], kmsg.NewOffsetCommitResponseTopic()
-		out.Topic = in.Topic
-		topic := image.Topic(in.Topic)
+		out.Topic, out.TopicID = in.Topic, in.TopicID
+		topic, code := topicOf(image, in.Topic, in.TopicID, c.version >= firstOffsetCommitIDs)
 		for _, p := range in.Partitions {
-			o := coordinator.Offset{Topic: in.Topic, Partition: p.Partition, Offset: p.Offset, Epoch: p.LeaderEpoch, Metadata: text(p.Metadata)}
+			o := coordinator.Offset{Partition: p.Partition, Offset: p.Offset, Epoch: p.LeaderEpoch, Metadata: text(p.Metadata)}
 			r := kmsg.NewOffsetCommitResponseTopicPartition()
-			switch r.Partition = p.Partition; {
-			case topic == nil || p.Partition < 0 || int(p.Partition) >= len(topic.Partitions):
-				r.ErrorCode = c.refuse(codeUnknownTopicOrPartition)
-			case len(o.Metadata) > coordinator.MaxMetadata:
-				r.ErrorCode = c.refuse(codeOffsetMetadataTooLarge)
-			default:
-				o.TopicID = topic.ID
+			if r.Partition, r.ErrorCode = p.Partition, code; topic != nil {
+				r.ErrorCode = ofTopic(&o, topic)
+			}
+			if c.refuse(r.ErrorCode) == codeNone {
 				offsets = append(offsets, o)
 			}
 			out.Partitions = append(out.Partitions, r)
@@ -46,6 +49,9 @@ func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Respo
 	}
 	e := group.Commit{MemberID: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation}
 	c.cfg.Groups.Commit(req.Group, e, offsets, func(code group.Code) {
+		if code == group.GroupIDNotFound && c.version < firstCommitToNoGroup {
+			code = group.IllegalGeneration
+		}
 		for i := range resp.Topics {
 			for j := range resp.Topics[i].Partitions {
 				if p := &resp.Topics[i].Partitions[j]; p.ErrorCode == codeNone {
@@ -55,20 +61,4 @@ func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Respo
 		}
 		answer(resp)
 	})
-}
-
-// text is a nullable string, where null means the empty one.
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-// nullable is the reverse.
-func nullable(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

@@ -2,54 +2,70 @@ package broker
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gopherlog/cluster/coordinator"
+	"gopherlog/cluster/meta"
 	"gopherlog/txn/group"
 )
 
 var offsetFetchAPI = api{
-	key: 9, name: "OffsetFetch", min: 1, max: 8,
+	key: 9, name: "OffsetFetch", min: 1, max: 10,
 	maxFrame: maxControlFrame,
-	serve:    inOrder(offsetFetch),
+	serve:    whenReady(offsetFetch),
 	notes: []string{
 		"A group or partition that nothing was committed for has offset −1 and no error. Null topics (from version 2) are all that have an offset.",
+		"Answered when a majority has confirmed that this is the group's coordinator still, so no commit that was acknowledged before is missing.",
 		"With RequireStable (version 7) a partition whose offset an open transaction may change is UNSTABLE_OFFSET_COMMIT.",
+		"Member and member epoch (version 9) belong to a group protocol that is not served, and are not looked at.",
+		"From version 10 on topics are named by their ids. A topic that was deleted, or that this node has not heard of yet, is UNKNOWN_TOPIC_ID.",
 	},
 }
 
 const (
 	firstOffsetFetchCode   = 2 // of the whole group; before it each partition carries one
 	firstOffsetFetchGroups = 8
+	firstOffsetFetchIDs    = 10
 )
 
-func offsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Response {
+func offsetFetch(c *call, req *kmsg.OffsetFetchRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	if c.version < firstOffsetFetchGroups {
-		one := kmsg.NewOffsetFetchRequestGroup()
-		one.Group = req.Group
-		if req.Topics != nil || c.version < firstOffsetFetchCode {
-			one.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
-		}
-		for _, t := range req.Topics {
-			topic := kmsg.NewOffsetFetchRequestGroupTopic()
-			topic.Topic, topic.Partitions = t.Topic, t.Partitions
-			one.Topics = append(one.Topics, topic)
-		}
-		c.offsetFetchOld(resp, c.offsetFetchGroup(&one, req.RequireStable))
-		return resp
+		c.offsetFetchGroup(c.offsetFetchOne(req), req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
+			offsetFetchOld(resp, g)
+			answer(resp)
+		})
+		return
 	}
+	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
+	finish := after(len(req.Groups), func() { answer(resp) })
 	for i := range req.Groups {
-		resp.Groups = append(resp.Groups, c.offsetFetchGroup(&req.Groups[i], req.RequireStable))
+		c.offsetFetchGroup(&req.Groups[i], req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
+			resp.Groups[i] = g
+			finish()
+		})
 	}
-	return resp
+}
+
+// offsetFetchOne is the question about the one group of versions before 8.
+func (c *call) offsetFetchOne(req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchRequestGroup {
+	one := kmsg.NewOffsetFetchRequestGroup()
+	one.Group = req.Group
+	if req.Topics != nil || c.version < firstOffsetFetchCode {
+		one.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
+	}
+	for _, t := range req.Topics {
+		topic := kmsg.NewOffsetFetchRequestGroupTopic()
+		topic.Topic, topic.Partitions = t.Topic, t.Partitions
+		one.Topics = append(one.Topics, topic)
+	}
+	return &one
 }
 
 // offsetFetchOld puts the answer about one group where versions before 8 have it.
-func (c *call) offsetFetchOld(resp *kmsg.OffsetFetchResponse, g kmsg.OffsetFetchResponseGroup) {
+func offsetFetchOld(resp *kmsg.OffsetFetchResponse, g kmsg.OffsetFetchResponseGroup) {
 	resp.ErrorCode = g.ErrorCode
 	for _, t := range g.Topics {
 		topic := kmsg.NewOffsetFetchResponseTopic()
@@ -63,59 +79,109 @@ func (c *call) offsetFetchOld(resp *kmsg.OffsetFetchResponse, g kmsg.OffsetFetch
 	}
 }
 
-func (c *call) offsetFetchGroup(in *kmsg.OffsetFetchRequestGroup, stable bool) kmsg.OffsetFetchResponseGroup {
-	out := kmsg.NewOffsetFetchResponseGroup()
-	out.Group, out.Topics = in.Group, []kmsg.OffsetFetchResponseGroupTopic{}
-	var want iter.Seq2[string, int32]
-	if in.Topics != nil {
-		want = wanted(in.Topics)
-	}
-	found, code := c.cfg.Groups.Fetch(in.Group, want)
-	if code != group.OK {
-		out.ErrorCode = c.refuse(int16(code))
-		if c.version >= firstOffsetFetchCode {
-			return out
+func (c *call) offsetFetchGroup(in *kmsg.OffsetFetchRequestGroup, stable bool, done func(kmsg.OffsetFetchResponseGroup)) {
+	image := c.cfg.Meta.Image()
+	want, out := c.wantedOffsets(image, in)
+	c.cfg.Groups.Fetch(in.Group, want, func(found []coordinator.Committed, code group.Code) {
+		switch {
+		case code != group.OK && c.version >= firstOffsetFetchCode:
+			out.Topics, out.ErrorCode = []kmsg.OffsetFetchResponseGroupTopic{}, c.refuse(int16(code))
+		case in.Topics == nil:
+			out.Topics = c.everyOffset(image, found, stable)
+		default:
+			c.fillOffsets(out.Topics, found, c.refuse(int16(code)), stable)
 		}
-		for topic, number := range want {
-			found = append(found, coordinator.Committed{Topic: topic, Partition: number, Offset: -1, Epoch: -1})
-		}
-	}
-	if want == nil {
-		slices.SortFunc(found, func(a, b coordinator.Committed) int {
-			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-		})
-	}
-	for i := range found {
-		f := &found[i]
-		if n := len(out.Topics); n == 0 || out.Topics[n-1].Topic != f.Topic {
-			topic := kmsg.NewOffsetFetchResponseGroupTopic()
-			topic.Topic = f.Topic
-			out.Topics = append(out.Topics, topic)
-		}
-		topic := &out.Topics[len(out.Topics)-1]
-		topic.Partitions = append(topic.Partitions, c.offsetFetched(f, stable, out.ErrorCode))
-	}
-	return out
+		done(out)
+	})
 }
 
-func wanted(topics []kmsg.OffsetFetchRequestGroupTopic) iter.Seq2[string, int32] {
-	return func(yield func(string, int32) bool) {
-		for i := range topics {
-			for _, number := range topics[i].Partitions {
-				if !yield(topics[i].Topic, number) {
-					return
-				}
+// wantedOffsets are the partitions that a request asks about, nil for all; and the answer as far as it is known: a partition that is not
+// among them has its error.
+func (c *call) wantedOffsets(image *meta.Image, in *kmsg.OffsetFetchRequestGroup) (want []coordinator.Wanted, out kmsg.OffsetFetchResponseGroup) {
+	out = kmsg.NewOffsetFetchResponseGroup()
+	out.Group, out.Topics = in.Group, []kmsg.OffsetFetchResponseGroupTopic{}
+	if in.Topics == nil {
+		return nil, out
+	}
+	want = []coordinator.Wanted{}
+	for _, t := range in.Topics {
+		topic, w := kmsg.NewOffsetFetchResponseGroupTopic(), coordinator.Wanted{Topic: t.Topic, TopicID: t.TopicID}
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
+		code := codeNone
+		if c.version >= firstOffsetFetchIDs {
+			w.Topic = ""
+			if known := image.TopicByID(t.TopicID); known != nil {
+				w.Topic = known.Name
+			} else {
+				code = codeUnknownTopicID
+			}
+		}
+		for _, w.Partition = range t.Partitions {
+			p := noOffset(w.Partition)
+			if p.ErrorCode = c.refuse(code); code == codeNone {
+				want = append(want, w)
+			}
+			topic.Partitions = append(topic.Partitions, p)
+		}
+		out.Topics = append(out.Topics, topic)
+	}
+	return want, out
+}
+
+func noOffset(number int32) kmsg.OffsetFetchResponseGroupTopicPartition {
+	p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = number, -1, -1, new(string)
+	return p
+}
+
+// fillOffsets puts what was found, in order, into the partitions that have no error; or, before version 2, the code of the whole group.
+func (c *call) fillOffsets(topics []kmsg.OffsetFetchResponseGroupTopic, found []coordinator.Committed, code int16, stable bool) {
+	next := 0
+	for i := range topics {
+		for j := range topics[i].Partitions {
+			switch p := &topics[i].Partitions[j]; {
+			case code != codeNone:
+				p.ErrorCode = code
+			case p.ErrorCode == codeNone:
+				*p = c.foundOffset(&found[next], stable)
+				next++
 			}
 		}
 	}
 }
 
-func (c *call) offsetFetched(f *coordinator.Committed, stable bool, code int16) kmsg.OffsetFetchResponseGroupTopicPartition {
-	out := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-	out.Partition, out.Offset, out.LeaderEpoch, out.Metadata, out.ErrorCode = f.Partition, f.Offset, f.Epoch, &f.Metadata, code
-	if stable && f.Unstable && code == codeNone {
-		out.Offset, out.LeaderEpoch, out.Metadata = -1, -1, new(string)
-		out.ErrorCode = c.refuse(codeUnstableOffsetCommit)
+// everyOffset is the answer to a request for everything. An offset of a topic that nobody knows the id of cannot be told where ids name
+// topics.
+func (c *call) everyOffset(image *meta.Image, found []coordinator.Committed, stable bool) []kmsg.OffsetFetchResponseGroupTopic {
+	slices.SortFunc(found, func(a, b coordinator.Committed) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	out, last := []kmsg.OffsetFetchResponseGroupTopic{}, ""
+	for i := range found {
+		f := &found[i]
+		if known := image.Topic(f.Topic); f.TopicID == (meta.TopicID{}) && known != nil {
+			f.TopicID = known.ID
+		}
+		if c.version >= firstOffsetFetchIDs && f.TopicID == (meta.TopicID{}) {
+			continue
+		}
+		if f.Topic != last {
+			topic := kmsg.NewOffsetFetchResponseGroupTopic()
+			topic.Topic, topic.TopicID = f.Topic, f.TopicID
+			out, last = append(out, topic), f.Topic
+		}
+		topic := &out[len(out)-1]
+		topic.Partitions = append(topic.Partitions, c.foundOffset(f, stable))
 	}
+	return out
+}
+
+func (c *call) foundOffset(f *coordinator.Committed, stable bool) kmsg.OffsetFetchResponseGroupTopicPartition {
+	out := noOffset(f.Partition)
+	if stable && f.Unstable {
+		out.ErrorCode = c.refuse(codeUnstableOffsetCommit)
+		return out
+	}
+	out.Offset, out.LeaderEpoch, out.Metadata = f.Offset, f.Epoch, &f.Metadata
 	return out
 }

@@ -11,12 +11,12 @@ import (
 )
 
 var findCoordinatorAPI = api{
-	key: 10, name: "FindCoordinator", min: 0, max: 4,
+	key: 10, name: "FindCoordinator", min: 0, max: 6,
 	maxFrame: maxControlFrame,
 	serve:    inOrder(findCoordinator),
 	notes: []string{
 		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks. The answer waits for a leader of the shard, a second at most; without one it is COORDINATOR_NOT_AVAILABLE.",
-		"The coordinator of a transactional id is the leader of its shard of __transaction_state, by the same rule. Other kinds are INVALID_REQUEST.",
+		"The coordinator of a transactional id is the leader of its shard of __transaction_state, by the same rule. Other kinds, such as the share groups of version 6, are INVALID_REQUEST.",
 	},
 }
 

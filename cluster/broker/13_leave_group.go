@@ -7,10 +7,10 @@ import (
 )
 
 var leaveGroupAPI = api{
-	key: 13, name: "LeaveGroup", min: 0, max: 4,
+	key: 13, name: "LeaveGroup", min: 0, max: 5,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(leaveGroup),
-	notes:    []string{"From version 3 several members may leave at once, static ones named by their instance alone."},
+	notes:    []string{"From version 3 several members may leave at once, static ones named by their instance alone. The reason (version 5) is written to the node's log at level DEBUG."},
 }
 
 const firstLeavers = 3
@@ -22,6 +22,7 @@ func leaveGroup(c *call, req *kmsg.LeaveGroupRequest, answer func(kmsg.Response)
 	}
 	for _, m := range req.Members {
 		e.Members = append(e.Members, group.Leaver{MemberID: m.MemberID, Instance: text(m.InstanceID)})
+		c.reason("member leaves", req.Group, m.MemberID, m.Reason)
 	}
 	c.cfg.Groups.Leave(req.Group, e, func(code group.Code, codes []group.Code) {
 		resp := kmsg.NewPtrLeaveGroupResponse()

@@ -11,11 +11,14 @@ import (
 )
 
 var listGroupsAPI = api{
-	key: 16, name: "ListGroups", min: 0, max: 4,
+	key: 16, name: "ListGroups", min: 0, max: 5,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(listGroups),
-	notes:    []string{"The groups whose shards this node leads: ask every broker for all of them. A group that only offsets were committed for is Empty."},
+	notes:    []string{"The groups whose shards this node leads: ask every broker for all of them. A group that only offsets were committed for is Empty. Every group is of the type classic (version 5), so a filter of other types finds none."},
 }
+
+// classic is the type of all groups here, as Kafka calls those whose members assign.
+const classic = "classic"
 
 func listGroups(c *call, req *kmsg.ListGroupsRequest, answer func(kmsg.Response)) {
 	c.cfg.Groups.List(func(all []coordinator.Described, code group.Code) {
@@ -24,14 +27,19 @@ func listGroups(c *call, req *kmsg.ListGroupsRequest, answer func(kmsg.Response)
 		resp.Groups = []kmsg.ListGroupsResponseGroup{}
 		slices.SortFunc(all, func(a, b coordinator.Described) int { return strings.Compare(a.ID, b.ID) })
 		for _, d := range all {
-			same := func(state string) bool { return strings.EqualFold(state, d.State) }
-			if len(req.StatesFilter) > 0 && !slices.ContainsFunc(req.StatesFilter, same) {
+			if !passes(req.StatesFilter, d.State) || !passes(req.TypesFilter, classic) {
 				continue
 			}
 			out := kmsg.NewListGroupsResponseGroup()
 			out.Group, out.ProtocolType, out.GroupState = d.ID, d.ProtocolType, d.State
+			out.GroupType = classic
 			resp.Groups = append(resp.Groups, out)
 		}
 		answer(resp)
 	})
+}
+
+// passes says whether a filter lets a word through; an empty one lets all.
+func passes(filter []string, word string) bool {
+	return len(filter) == 0 || slices.ContainsFunc(filter, func(s string) bool { return strings.EqualFold(s, word) })
 }

@@ -15,6 +15,7 @@ var initProducerIDAPI = api{
 	notes: []string{
 		"Without a transactional id: an id that no node ever hands out again, epoch 0, also to a producer that names an id it had before.",
 		"With one: the next epoch of its producer id, after a transaction that was open is aborted and has ended, for which the request waits up to 5 seconds. INVALID_TRANSACTION_TIMEOUT above the node's transaction.max.timeout.ms.",
+		"Version 6 (a two-phase commit between Kafka and another system, KIP-939) is not served; which ids are committed by vote says their prefix.",
 	},
 }
 

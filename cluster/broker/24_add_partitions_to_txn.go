@@ -13,6 +13,7 @@ var addPartitionsToTxnAPI = api{
 	serve:    whenReady(addPartitionsToTxn),
 	notes: []string{
 		"All or none: with a partition that does not exist (UNKNOWN_TOPIC_OR_PARTITION) or is internal (TOPIC_AUTHORIZATION_FAILED) the others are OPERATION_NOT_ATTEMPTED.",
+		"Versions 4 and 5 are what Kafka's brokers send to one another; clients never do, and nodes of this cluster ask in their own way.",
 		"While the transaction before is ending the request waits, up to 5 seconds, and is answered CONCURRENT_TRANSACTIONS after that.",
 	},
 }

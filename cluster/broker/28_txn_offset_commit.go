@@ -10,17 +10,20 @@ import (
 )
 
 var txnOffsetCommitAPI = api{
-	key: 28, name: "TxnOffsetCommit", min: 0, max: 5,
+	key: 28, name: "TxnOffsetCommit", min: 0, max: 6,
 	maxFrame: maxGroupFrame,
 	serve:    whenReady(txnOffsetCommit),
 	notes: []string{
 		"Answered when the offsets are committed on a majority of the group's shard, as pending: they count when the transaction commits. Until it ends, OffsetFetch with RequireStable answers UNSTABLE_OFFSET_COMMIT for them.",
-		"From version 3 on a client may name its group member and generation, which are then judged as in OffsetCommit (KIP-447).",
+		"From version 3 on a client may name its group member and generation, which are then judged as in OffsetCommit (KIP-447). From version 6 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID.",
 	},
 }
 
-// firstAddingOffsets is the version from which on the group's shard becomes part of the transaction by itself (transaction version 2).
-const firstAddingOffsets = 5
+const (
+	// firstAddingOffsets is the version from which on the group's shard becomes part of the transaction by itself (transaction version 2).
+	firstAddingOffsets      = 5
+	firstTxnOffsetCommitIDs = 6
+)
 
 func txnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrTxnOffsetCommitResponse()
@@ -28,18 +31,15 @@ func txnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest, answer func(kmsg
 	var offsets []coordinator.Offset
 	for _, in := range req.Topics {
 		out := kmsg.NewTxnOffsetCommitResponseTopic()
-		out.Topic = in.Topic
-		topic := image.Topic(in.Topic)
+		out.Topic, out.TopicID = in.Topic, in.TopicID
+		topic, code := topicOf(image, in.Topic, in.TopicID, c.version >= firstTxnOffsetCommitIDs)
 		for _, p := range in.Partitions {
-			o := coordinator.Offset{Topic: in.Topic, Partition: p.Partition, Offset: p.Offset, Epoch: p.LeaderEpoch, Metadata: text(p.Metadata)}
+			o := coordinator.Offset{Partition: p.Partition, Offset: p.Offset, Epoch: p.LeaderEpoch, Metadata: text(p.Metadata)}
 			r := kmsg.NewTxnOffsetCommitResponseTopicPartition()
-			switch r.Partition = p.Partition; {
-			case topic == nil || p.Partition < 0 || int(p.Partition) >= len(topic.Partitions):
-				r.ErrorCode = c.refuse(codeUnknownTopicOrPartition)
-			case len(o.Metadata) > coordinator.MaxMetadata:
-				r.ErrorCode = c.refuse(codeOffsetMetadataTooLarge)
-			default:
-				o.TopicID = topic.ID
+			if r.Partition, r.ErrorCode = p.Partition, code; topic != nil {
+				r.ErrorCode = ofTopic(&o, topic)
+			}
+			if c.refuse(r.ErrorCode) == codeNone {
 				offsets = append(offsets, o)
 			}
 			out.Partitions = append(out.Partitions, r)

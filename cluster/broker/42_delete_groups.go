@@ -7,7 +7,7 @@ import (
 )
 
 var deleteGroupsAPI = api{
-	key: 42, name: "DeleteGroups", min: 0, max: 2,
+	key: 42, name: "DeleteGroups", min: 0, max: 3,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(deleteGroups),
 	notes:    []string{"A group without members goes with its offsets; one with members is NON_EMPTY_GROUP."},
@@ -21,7 +21,7 @@ func deleteGroups(c *call, req *kmsg.DeleteGroupsRequest, answer func(kmsg.Respo
 		c.cfg.Groups.Delete(id, func(code group.Code) {
 			out := &resp.Groups[i]
 			out.Default()
-			out.Group, out.ErrorCode = id, c.refuse(int16(code))
+			out.Group, out.ErrorCode, out.ErrorMessage = id, c.refuse(int16(code)), groupMessage(code)
 			finish()
 		})
 	}

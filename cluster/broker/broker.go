@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net"
 	"sync"
@@ -80,7 +79,7 @@ type Groups interface {
 	Leave(id string, e group.Leave, done func(group.Code, []group.Code))
 	Commit(id string, e group.Commit, offsets []coordinator.Offset, done func(group.Code))
 	CommitTxn(id string, e group.Commit, by coordinator.Transaction, offsets []coordinator.Offset, done func(kafkatx.Code))
-	Fetch(id string, want iter.Seq2[string, int32]) ([]coordinator.Committed, group.Code)
+	Fetch(id string, want []coordinator.Wanted, done func([]coordinator.Committed, group.Code))
 	Delete(id string, done func(group.Code))
 	DeleteOffsets(id string, offsets []coordinator.Offset, done func(group.Code, []group.Code))
 	Describe(id string, done func(coordinator.Described, group.Code))

@@ -25,6 +25,7 @@ type fakePartition struct {
 	epoch        int32
 	leads        bool
 	elected      bool // leads without having committed anything in its term
+	deposed      bool // another leads, and this one does not know it
 	elsewhere    meta.NodeID
 	outOfService error
 	hold         bool
@@ -87,7 +88,7 @@ func (p *fakePartition) appendError() error {
 func (p *fakePartition) Confirm(epoch int32, done func(error)) {
 	p.mu.Lock()
 	var err error
-	if !p.leads || p.epoch != epoch {
+	if !p.leads || p.deposed || p.epoch != epoch {
 		err = partition.ErrNotLeader
 	}
 	p.mu.Unlock()

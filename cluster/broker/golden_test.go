@@ -116,10 +116,10 @@ func squeeze(s string) string {
 // question is one request to an API that the world's topic t can answer.
 func question(w *world, key, version int16) kmsg.Request {
 	if isGroupAPI(key) {
-		return groupQuestion(key, version)
+		return w.withIDs(groupQuestion(key, version))
 	}
 	if isTxnAPI(key) {
-		return w.txnQuestion(key, version)
+		return w.withIDs(w.txnQuestion(key, version))
 	}
 	t := "t"
 	switch key {

@@ -104,6 +104,33 @@ func groupQuestion(key, version int16) kmsg.Request {
 	return kmsg.RequestForKey(key)
 }
 
+// withIDs adds the ids of the topics that a request about offsets names.
+func (w *world) withIDs(req kmsg.Request) kmsg.Request {
+	id := func(name string) (id meta.TopicID) {
+		if t := w.ctl.Image().Topic(name); t != nil {
+			id = t.ID
+		}
+		return id
+	}
+	switch r := req.(type) {
+	case *kmsg.OffsetCommitRequest:
+		for i := range r.Topics {
+			r.Topics[i].TopicID = id(r.Topics[i].Topic)
+		}
+	case *kmsg.TxnOffsetCommitRequest:
+		for i := range r.Topics {
+			r.Topics[i].TopicID = id(r.Topics[i].Topic)
+		}
+	case *kmsg.OffsetFetchRequest:
+		for i := range r.Groups {
+			for j := range r.Groups[i].Topics {
+				r.Groups[i].Topics[j].TopicID = id(r.Groups[i].Topics[j].Topic)
+			}
+		}
+	}
+	return req
+}
+
 func commitOf(id string, number int32, offset int64, metadata string) *kmsg.OffsetCommitRequest {
 	req := groupQuestion(8, 8).(*kmsg.OffsetCommitRequest)
 	req.Version, req.Group, req.Generation = 8, id, -1
@@ -135,7 +162,7 @@ func TestOffsetsOfPartitionsThatDoNotExistAreRefusedAndTheOthersCommitted(t *tes
 			req.Topics, req.Groups[0].Topics = nil, nil // all that have one
 		}
 		resp := c.ask(req).(*kmsg.OffsetFetchResponse)
-		if v == 8 {
+		if v >= firstOffsetFetchGroups {
 			p := resp.Groups[0].Topics[0].Partitions
 			if p[0].Offset != 7 || *p[0].Metadata != "here" || len(p) != 1 {
 				t.Errorf("version %d: %+v", v, p)

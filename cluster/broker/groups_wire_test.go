@@ -129,6 +129,7 @@ func TestAGroupThatNobodyKnowsHasCommittedNothing(t *testing.T) {
 	for v := offsetFetchAPI.min; v <= offsetFetchAPI.max; v++ {
 		req := groupQuestion(9, v).(*kmsg.OffsetFetchRequest)
 		req.Version, req.Group, req.Groups[0].Group = v, "nobody", "nobody"
+		w.withIDs(req)
 		resp := c.ask(req).(*kmsg.OffsetFetchResponse)
 		code, topics := resp.ErrorCode, resp.Topics
 		if v >= firstOffsetFetchGroups {
@@ -202,7 +203,7 @@ func TestWhatCannotBeAnsweredYetSaysWhy(t *testing.T) {
 			if !isGroupAPI(a.key) || a.key == listGroupsAPI.key {
 				continue
 			}
-			req := groupQuestion(a.key, a.max)
+			req := w.withIDs(groupQuestion(a.key, a.max))
 			req.SetVersion(a.max)
 			if got := firstCode(t, c.ask(req)); got != want {
 				t.Errorf("%s: code %d, want %d", a.name, got, want)

@@ -103,7 +103,7 @@ func TestElectedButNotReadyIsLoading(t *testing.T) {
 	if code := wait(t, r.commit("g", "", -1, at(0, 7))); code != LoadInProgress {
 		t.Fatalf("commit: %s", code)
 	}
-	if _, code := r.g.Fetch("g", nil); code != LoadInProgress {
+	if _, code := r.fetch("g"); code != LoadInProgress {
 		t.Fatalf("fetch: %s", code)
 	}
 }
@@ -190,7 +190,7 @@ func TestOffsetsOfADeletedTopicAreNotThoseOfTheNextOneOfThatName(t *testing.T) {
 			return o
 		}
 		fetch := func() group.Code {
-			_, code := r.g.Fetch("g", func(yield func(string, int32) bool) { yield("t", 0) })
+			_, code := r.fetch("g", Wanted{Topic: "t"})
 			return code
 		}
 		wait(t, r.commit("g", "", -1, of(0, 7), of(1, 7)))
@@ -333,5 +333,56 @@ func TestTheTopicIsMadeForAllNodesAndNotBeforeTheyAreThere(t *testing.T) {
 	}
 	if again, err := r.g.Ensure(context.Background()); err != nil || again != topic {
 		t.Fatal("made twice")
+	}
+}
+
+// A coordinator that was deposed and does not know it yet may miss what its successor committed: it shows nothing, and says nothing of which a
+// client would draw that its group is gone.
+func TestADeposedCoordinatorShowsNoOffsets(t *testing.T) {
+	r := newRig(t)
+	wait(t, r.commit("g", "", -1, at(0, 7)))
+	r.part.change(func(p *fakeShard) { p.deposed = true })
+	for _, want := range [][]Wanted{nil, {{Topic: "t"}}} {
+		if found, code := r.fetch("g", want...); code != group.NotCoordinator || found != nil {
+			t.Errorf("deposed: %v, %s", found, code)
+		}
+	}
+	if code := wait(t, r.commit("nobody", "m", 3, at(0, 7))); code != group.NotCoordinator {
+		t.Errorf("deposed, about a group that it does not know: %s", code)
+	}
+	r.part.change(func(p *fakeShard) { p.deposed = false })
+	if found, code := r.fetch("g"); code != group.OK || len(found) != 1 || found[0].Offset != 7 {
+		t.Errorf("leader: %v, %s", found, code)
+	}
+	if code := wait(t, r.commit("nobody", "m", 3, at(0, 7))); code != group.GroupIDNotFound {
+		t.Errorf("leader, about a group that nobody knows: %s", code)
+	}
+}
+
+// Asked by id a coordinator knows whose offset is meant; it need not wait until it has seen which topic has the name now.
+func TestAnOffsetAskedForByIDIsThatTopicsOrNone(t *testing.T) {
+	r := newRig(t)
+	first := r.meta.Image().Topic("t").ID
+	o := at(0, 7)
+	o.TopicID = first
+	wait(t, r.commit("g", "", -1, o, at(1, 9)))
+	r.lose()
+	r.meta.set("t", 0)
+	r.meta.set("t", 4)
+	r.lead(2)
+	second := r.meta.Image().Topic("t").ID
+	if _, code := r.fetch("g", Wanted{Topic: "t"}); code != LoadInProgress {
+		t.Errorf("by name: %s", code)
+	}
+	for _, c := range []struct {
+		Wanted
+		offset int64
+	}{
+		{Wanted{"t", first, 0}, 7}, {Wanted{"t", second, 0}, -1},
+		{Wanted{"t", second, 1}, 9}, // who committed it did not know the id
+	} {
+		if found, code := r.fetch("g", c.Wanted); code != group.OK || found[0].Offset != c.offset || found[0].Partition != c.Partition {
+			t.Errorf("%v: %v, %s", c.Wanted, found, code)
+		}
 	}
 }

@@ -140,7 +140,7 @@ func (t *groupTerm) do(l *live, effects []group.Effect) {
 		case group.Left:
 			t.answer(e.Request, e, fences(e.Codes))
 		case group.Answer:
-			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
+			t.answer(e.Request, e, e.Code == group.FencedInstanceID || e.Code == group.GroupIDNotFound)
 		case group.SetTimer:
 			t.after(timerKey{l.id, uint8(e.Kind), e.Member}, e.After)
 		case group.ClearTimer:

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"iter"
 	"slices"
 	"sync"
 
@@ -116,22 +115,12 @@ func (g *Groups) Commit(id string, e group.Commit, offsets []Offset, done func(g
 	}
 }
 
-// Fetch is OffsetFetch: what is committed for the partitions that want yields, or everything if it is nil. A group that nobody knows has
-// committed nothing.
-func (g *Groups) Fetch(id string, want iter.Seq2[string, int32]) ([]Committed, group.Code) {
-	t, code := g.term(id)
-	if code != group.OK {
-		return nil, code
+// Fetch is OffsetFetch: what is committed for the partitions in want, in their order, or everything if it is nil. A group that nobody knows
+// has committed nothing. With OK nothing that any coordinator had acknowledged before the call is missing.
+func (g *Groups) Fetch(id string, want []Wanted, done func([]Committed, group.Code)) {
+	if code := g.enter(id, true, func(t *groupTerm) { t.fetch(id, want, done) }); code != group.OK {
+		done(nil, code)
 	}
-	found := t.table.lookup(id, want)
-	image := g.cfg.Meta.Image()
-	for i := range found {
-		// Of another topic of that name: the deleted one, whose offset is about to go, or one that this node has not heard of yet.
-		if now := image.Topic(found[i].Topic); now != nil && found[i].topic != (meta.TopicID{}) && found[i].topic != now.ID {
-			return nil, LoadInProgress
-		}
-	}
-	return found, group.OK
 }
 
 // Delete is DeleteGroups of one.
@@ -161,8 +150,8 @@ type Described struct {
 	Members      []group.RecordMember
 }
 
-// dead is Kafka's name for the state of a group that is not there.
-const dead = "Dead"
+// Dead is Kafka's name for the state of a group that is not there.
+const Dead = "Dead"
 
 // Describe is DescribeGroups of one. A group that is not there is dead.
 func (g *Groups) Describe(id string, done func(Described, group.Code)) {
@@ -171,7 +160,7 @@ func (g *Groups) Describe(id string, done func(Described, group.Code)) {
 		_, known := t.table.record(id)
 		d := describe(l)
 		if !known && l.state.Blank() && l.flying == 0 {
-			d.State = dead
+			d.State = Dead
 		}
 		t.settle(l)
 		done(d, group.OK)

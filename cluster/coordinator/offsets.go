@@ -28,7 +28,13 @@ func codeOf(err error) group.Code {
 func (t *groupTerm) commit(id string, e group.Commit, offsets []pair, done func(group.Code)) {
 	l := t.live(id)
 	t.request(l, func(effect group.Effect) {
-		if code := effect.(group.Answer).Code; code != group.OK || len(offsets) == 0 {
+		code := effect.(group.Answer).Code
+		if code == group.GroupIDNotFound {
+			if _, known := t.table.record(id); known { // somebody committed to it without being a member
+				code = group.UnknownMemberID
+			}
+		}
+		if code != group.OK || len(offsets) == 0 {
 			done(code)
 			return
 		}
@@ -37,6 +43,48 @@ func (t *groupTerm) commit(id string, e group.Commit, offsets []pair, done func(
 		e.Request = r
 		return e
 	})
+}
+
+// fetch reads the table when it is certain that nobody else is the shard's coordinator: one that was deposed and does not know it would show
+// positions from before its successor's commits, and what lies between would be consumed twice.
+func (t *groupTerm) fetch(id string, want []Wanted, done func([]Committed, group.Code)) {
+	t.certainly(func(still bool) {
+		if !still {
+			done(nil, group.NotCoordinator)
+			return
+		}
+		found := t.table.lookup(id, want)
+		if !agree(found, want, t.g.cfg.Meta.Image()) {
+			done(nil, LoadInProgress)
+			return
+		}
+		done(found, group.OK)
+	})
+}
+
+// certainly calls fn with whether this is the shard's coordinator still, as confirm does.
+func (t *groupTerm) certainly(fn func(still bool)) { t.confirm(fn) }
+
+// agree looks for offsets of another topic than the one that has the name now: of a deleted one, which is about to go, or of one that this
+// node has not heard of yet. For a topic that is asked for by its id nothing was committed then; by name it cannot be told, which is false.
+func agree(found []Committed, want []Wanted, image *meta.Image) bool {
+	for i := range found {
+		f, asked := &found[i], meta.TopicID{}
+		if want != nil {
+			asked = want[i].TopicID
+		}
+		now := image.Topic(f.Topic)
+		switch {
+		case f.TopicID == meta.TopicID{}: // who committed it did not know the id
+		case asked != meta.TopicID{}:
+			if f.TopicID != asked {
+				*f = nothing(want[i])
+			}
+		case now != nil && f.TopicID != now.ID:
+			return false
+		}
+	}
+	return true
 }
 
 // remove deletes a group without members, and its offsets.

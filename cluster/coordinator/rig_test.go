@@ -308,9 +308,21 @@ func (r *rig) commit(id string, member string, generation int32, offsets ...Offs
 	return c
 }
 
+func (r *rig) fetch(id string, want ...Wanted) ([]Committed, group.Code) {
+	r.t.Helper()
+	type answer struct {
+		found []Committed
+		code  group.Code
+	}
+	c := make(chan answer, 1)
+	r.g.Fetch(id, want, func(found []Committed, code group.Code) { c <- answer{found, code} })
+	a := wait(r.t, c)
+	return a.found, a.code
+}
+
 func (r *rig) committed(id string, number int32) int64 {
 	r.t.Helper()
-	found, code := r.g.Fetch(id, func(yield func(string, int32) bool) { yield("t", number) })
+	found, code := r.fetch(id, Wanted{Topic: "t", Partition: number})
 	if code != group.OK {
 		r.t.Fatalf("fetch: %s", code)
 	}

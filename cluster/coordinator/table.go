@@ -234,6 +234,13 @@ func (t *table) count() int64 {
 	return t.offsets
 }
 
+// Wanted is a partition whose offset is asked for. With a TopicID it is that topic's, else that of whichever topic has the name.
+type Wanted struct {
+	Topic     string
+	TopicID   meta.TopicID
+	Partition int32
+}
+
 // Committed is an offset of a group. Unstable says that an open transaction may change it.
 type Committed struct {
 	Topic     string
@@ -242,23 +249,30 @@ type Committed struct {
 	Epoch     int32
 	Metadata  string
 	Unstable  bool
-	topic     meta.TopicID // zero: unknown
+	TopicID   meta.TopicID // zero: unknown
 }
 
-// lookup returns what is committed for each of the partitions that want yields; with a nil want for all that have an offset.
-func (t *table) lookup(id string, want iter.Seq2[string, int32]) (out []Committed) {
+func nothing(w Wanted) Committed {
+	return Committed{Topic: w.Topic, Partition: w.Partition, Offset: -1, Epoch: -1}
+}
+
+// lookup returns what is committed for each of the partitions in want; with a nil want for all that have an offset.
+func (t *table) lookup(id string, want []Wanted) []Committed {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if want == nil {
-		want = t.all(id)
-	}
-	for topic, number := range want {
-		k := group.Key{Group: id, Topic: topic, Partition: number}
-		c := Committed{Topic: topic, Partition: number, Offset: -1, Epoch: -1, Unstable: t.pending.Unstable(k)}
-		if o, there := t.row(k); there {
-			c.Offset, c.Epoch, c.Metadata, c.topic = o.Offset.Offset, o.LeaderEpoch, o.Metadata, o.TopicID
+		for topic, number := range t.all(id) {
+			want = append(want, Wanted{Topic: topic, Partition: number})
 		}
-		out = append(out, c)
+	}
+	out := make([]Committed, len(want))
+	for i, w := range want {
+		k, c := group.Key{Group: id, Topic: w.Topic, Partition: w.Partition}, nothing(w)
+		if o, there := t.row(k); there {
+			c.Offset, c.Epoch, c.Metadata, c.TopicID = o.Offset.Offset, o.LeaderEpoch, o.Metadata, o.TopicID
+		}
+		c.Unstable = t.pending.Unstable(k)
+		out[i] = c
 	}
 	return out
 }

@@ -32,7 +32,7 @@ func offsetOf(id string, number int32, offset int64) pair {
 }
 
 func (t *table) at(id string, number int32) Committed {
-	return t.lookup(id, func(yield func(string, int32) bool) { yield("t", number) })[0]
+	return t.lookup(id, []Wanted{{Topic: "t", Partition: number}})[0]
 }
 
 func TestTransactionalOffsetsCountWithTheirMarkerAndNotOverNewerOnes(t *testing.T) {

@@ -266,7 +266,7 @@ func TestACoordinatorThatLostItsTermSaysWhereToAsk(t *testing.T) {
 func TestOffsetsAreCommittedByMembersOfTheGenerationOnly(t *testing.T) {
 	r := newRig(t)
 	r.expect(commit(1, "", -1, false), "answer 1 ok") // no group: a consumer that assigns itself
-	r.expect(commit(2, "a", 1, false), "answer 2 ILLEGAL_GENERATION")
+	r.expect(commit(2, "a", 1, false), "answer 2 GROUP_ID_NOT_FOUND")
 	r = two(t, "a", "b@i")
 	r.expect(commit(1, "a", 2, false), "answer 1 ok")
 	r.expect(commit(2, "a", 1, false), "answer 2 ILLEGAL_GENERATION")

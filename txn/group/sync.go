@@ -154,8 +154,10 @@ func (s *step) commit(e Commit) {
 	code := OK
 	switch {
 	case e.Generation < 0 && s.Status == Empty:
-	case s.Blank(): // Kafka's word for a generation of a group that it does not know
+	case s.Blank() && e.Transactional: // Kafka's words for a generation of a group that it does not know
 		code = IllegalGeneration
+	case s.Blank():
+		code = GroupIDNotFound
 	case named:
 		code = s.checkGeneration(e.MemberID, e.Instance, e.Generation)
 	case !e.Transactional:
