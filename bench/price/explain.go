@@ -34,6 +34,8 @@ func Explain(err error, brokers []string, s *load.Security) error {
 		what = "the broker does not speak TLS on this port: leave out -tls, or use its TLS port"
 	case s != nil && s.TLS != nil && errors.Is(err, context.DeadlineExceeded):
 		what = "no broker finished a TLS handshake: one that does not speak TLS on this port may never answer; leave out -tls, or use its TLS port"
+	case s != nil && s.TLS != nil && load.HungUp(err):
+		what = fmt.Sprintf("the broker hung up on a client that came in %s: this port may not speak TLS (leave out -tls, or use its TLS port), or it wants -sasl or a certificate (-cert, -key)", s)
 	case load.HungUp(err):
 		what = fmt.Sprintf("the broker hung up on a client that came in %s: it may want -tls, -sasl, or a certificate (-cert, -key)", s)
 	}

@@ -60,12 +60,12 @@ func TestApacheKafkaWithAnAuthorizerNamesEachRightUntilAllAreThere(t *testing.T)
 			if r, err = p.Check(t.Context(), ada, time.Now(), false); err != nil {
 				t.Fatal(err)
 			}
-			if fmt.Sprint(rightsOf(r)) == want || time.Now().After(end) {
+			if fmt.Sprint(rightsIn(r.Missing)) == want || time.Now().After(end) {
 				break
 			}
 		}
-		if fmt.Sprint(rightsOf(r)) != want {
-			t.Fatalf("missing are %v, want %s; notes %v", rightsOf(r), want, r.Notes)
+		if fmt.Sprint(rightsIn(r.Missing)) != want {
+			t.Fatalf("missing are %v, want %s; notes %v", rightsIn(r.Missing), want, r.Notes)
 		}
 		return r
 	}

@@ -128,8 +128,8 @@ func TestMissingRightOnGroupsIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := p.Check(t.Context(), i, time.Now(), false)
-		if err != nil || fmt.Sprint(rightsOf(r)) != "["+missing+" on Group mqbench-price-*]" {
-			t.Errorf("%v, %v", err, rightsOf(r))
+		if err != nil || fmt.Sprint(rightsIn(r.Missing)) != "["+missing+" on Group mqbench-price-*]" {
+			t.Errorf("%v, %v", err, rightsIn(r.Missing))
 		}
 	}
 }
@@ -213,8 +213,12 @@ func TestEachMissingRightIsNamedAndNothingIsLeft(t *testing.T) {
 			t.Errorf("without %s: %v", missing, err)
 			continue
 		}
-		if got := fmt.Sprint(rightsOf(r)); got != want || (missing == "DescribeConfigs") != (len(r.Notes) == 1) {
+		if got := fmt.Sprint(rightsIn(r.Missing)); got != want || (missing == "DescribeConfigs") != (len(r.Notes) == 1) {
 			t.Errorf("without %s: %s, notes %v", missing, got, r.Notes)
+		}
+		if got := fmt.Sprint(r.Without); missing == "TransactionalId" && (!strings.HasPrefix(got, "[at_most_once at_least_once idempotent") || strings.Contains(got, "transactional") ||
+			!strings.Contains(r.Text("", "b:1"), "-guarantees at_most_once,at_least_once,idempotent")) || missing == "Read" && len(r.Without) != 0 {
+			t.Errorf("without %s can be priced: %s\n%s", missing, got, r.Text("", "b:1"))
 		}
 		if missing == "" && (r.Copies != 1 || r.Effective["min.insync.replicas"] == "" || len(r.Untried) != 0) {
 			t.Errorf("%+v", r)
@@ -223,14 +227,6 @@ func TestEachMissingRightIsNamedAndNothingIsLeft(t *testing.T) {
 			t.Errorf("without %s: left are %v", missing, l)
 		}
 	}
-}
-
-func rightsOf(r *Report) []Right {
-	var out []Right
-	for _, m := range r.Missing {
-		out = append(out, m.Right)
-	}
-	return out
 }
 
 func TestWhoMayDoNothingIsToldEverythingAndHowToGrantIt(t *testing.T) {
@@ -251,6 +247,9 @@ func TestWhoMayDoNothingIsToldEverythingAndHowToGrantIt(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s\ndoes not say %s", text, want)
 		}
+	}
+	if strings.Contains(text, "can be priced") {
+		t.Errorf("%s\noffers what cannot be had either", text)
 	}
 }
 
@@ -347,7 +346,7 @@ func TestTopicThatMayBeCreatedAndNotRemovedIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := p.Check(t.Context(), i, time.Now(), false)
-	if err != nil || fmt.Sprint(rightsOf(r)) != "[Delete on Topic mqbench-price-*]" || !strings.HasSuffix(r.Left, "-try") || !strings.Contains(r.Text("", "b:1"), r.Left) {
+	if err != nil || fmt.Sprint(rightsIn(r.Missing)) != "[Delete on Topic mqbench-price-*]" || !strings.HasSuffix(r.Left, "-try") || !strings.Contains(r.Text("", "b:1"), r.Left) {
 		t.Errorf("%v, %+v", err, r)
 	}
 	if got := fmt.Sprint(left(t, c)); got != "[topic "+r.Left+"]" {

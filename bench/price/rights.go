@@ -63,6 +63,7 @@ type Report struct {
 	Copies    int               // of a partition that the run creates; 0: not known
 	Effective map[string]string // settings of a topic that the run creates; nil where they may not be read
 	Notes     []string
+	Without   []scenario.Guarantee // can be priced without what is missing; empty: nothing can
 }
 
 // Wants lists the rights that the run takes.
@@ -122,8 +123,33 @@ func (p *Plan) Check(ctx context.Context, i *load.Inspector, now time.Time, dry 
 			c.report.Untried = append(c.report.Untried, w)
 		}
 	}
+	if len(c.report.Missing) > 0 {
+		c.report.Without = p.without(append(rightsIn(c.report.Missing), c.report.Untried...))
+	}
 	slices.SortStableFunc(c.report.Missing, func(a, b Missing) int { return slices.Index(wants, a.Right) - slices.Index(wants, b.Right) })
 	return c.report, err
+}
+
+// without lists the guarantees that take none of these rights; none where at_least_once takes one, beside which all others are told.
+func (p *Plan) without(missing []Right) (rest []scenario.Guarantee) {
+	for _, g := range p.Priced() {
+		alone := &Plan{Options: p.Options}
+		alone.Guarantees = []scenario.Guarantee{g}
+		if !slices.ContainsFunc(alone.Wants(), func(r Right) bool { return slices.Contains(missing, r) }) {
+			rest = append(rest, g)
+		}
+	}
+	if !slices.Contains(rest, scenario.AtLeastOnce) {
+		return nil
+	}
+	return rest
+}
+
+func rightsIn(ms []Missing) (out []Right) {
+	for _, m := range ms {
+		out = append(out, m.Right)
+	}
+	return out
 }
 
 // transacting are the guarantees with transactions that are priced.
@@ -280,6 +306,13 @@ func (r *Report) Text(principal, brokers string) string {
 	b.WriteString("An administrator grants them with Kafka's own tool:\n")
 	for _, line := range grants(append(all, r.Untried...), principal, brokers) {
 		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if len(r.Without) > 1 {
+		var names []string
+		for _, g := range r.Without {
+			names = append(names, string(g))
+		}
+		fmt.Fprintf(&b, "Without them the others can be priced: -guarantees %s\n", strings.Join(names, ","))
 	}
 	return b.String()
 }

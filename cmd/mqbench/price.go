@@ -203,7 +203,7 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 	for n, sc := range p.plan.Scenarios {
 		list[n] = parsed{sc.Name, sc}
 	}
-	progress := sayOnce(newProgress(p.err, p.Progress), p.checked.Effective == nil)
+	progress := sayOnce(newProgress(p.err, p.Progress), p.checked.Effective == nil, len(p.plan.Priced()))
 	for _, sc := range list {
 		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: sc.scenario.Name + " (built in)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
 			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress})
@@ -217,19 +217,38 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 	return runs, nil
 }
 
-// once passes on one note of each kind: what is so in one trial of a cluster is so in the next.
+// once passes on one note of each kind: what is so in one trial of a cluster is so in the next. When the first block ends without a sound
+// trial it says so: nobody should wait to the end for a list without figures.
 type once struct {
 	suite.Progress
-	mu   sync.Mutex
-	seen map[string]bool
+	mu    sync.Mutex
+	seen  map[string]bool
+	block int // trials of one
+	ended int
+	sound int
 }
 
 // sayOnce keeps a progress that may be nil. That topics' settings cannot be read may have been said before.
-func sayOnce(p suite.Progress, noSettings bool) suite.Progress {
+func sayOnce(p suite.Progress, noSettings bool, block int) suite.Progress {
 	if p == nil {
 		return nil
 	}
-	return &once{Progress: p, seen: map[string]bool{"the topic's effective settings could not be read back": noSettings}}
+	return &once{Progress: p, seen: map[string]bool{"the topic's effective settings could not be read back": noSettings}, block: block}
+}
+
+// TrialEnds counts the trials that were not set aside.
+func (o *once) TrialEnds(t result.Trial, took, remaining time.Duration) {
+	o.Progress.TrialEnds(t, took, remaining)
+	o.mu.Lock()
+	o.ended++
+	if len(t.Invalid) == 0 {
+		o.sound++
+	}
+	hopeless := o.ended == o.block && o.sound == 0
+	o.mu.Unlock()
+	if hopeless {
+		o.Note("no trial of the first block is sound, and if that goes on there will be no prices: a client machine that does nothing else, or a lower -rate, changes it. Ctrl-C ends the run and removes what it made")
+	}
 }
 
 // Note drops what begins, up to its colon, like an earlier note.

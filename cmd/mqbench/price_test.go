@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"gopherlog/bench/load"
+	"gopherlog/bench/result"
+	"gopherlog/bench/suite"
 )
 
 // someCluster is a fake one with a topic of somebody else's.
@@ -179,5 +181,35 @@ func TestPriceOfAClusterThatDoesNotAnswerSaysSo(t *testing.T) {
 	code, _, errs := call("price", "-brokers", "127.0.0.1:1", "-dry-run")
 	if code != 3 || !strings.Contains(errs, "no broker of 127.0.0.1:1 answers") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// heard keeps notes.
+type heard struct {
+	suite.Progress
+	notes []string
+}
+
+func (h *heard) TrialEnds(result.Trial, time.Duration, time.Duration) {}
+func (h *heard) Note(text string)                                     { h.notes = append(h.notes, text) }
+
+func TestPriceSaysAfterTheFirstBlockThatNothingCouldBeTold(t *testing.T) {
+	late, sound := result.Trial{Invalid: []string{"the load client fell behind its schedule"}}, result.Trial{}
+	for _, x := range []struct {
+		trials []result.Trial
+		said   int
+	}{
+		{[]result.Trial{late, late}, 0},
+		{[]result.Trial{late, late, late, late, late, late}, 1},
+		{[]result.Trial{late, sound, late, late}, 0},
+	} {
+		h := &heard{}
+		p := sayOnce(h, false, 3)
+		for _, trial := range x.trials {
+			p.TrialEnds(trial, 0, 0)
+		}
+		if len(h.notes) != x.said {
+			t.Errorf("after %d trials: %q", len(x.trials), h.notes)
+		}
 	}
 }
