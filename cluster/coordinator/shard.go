@@ -37,7 +37,9 @@ func (s *shard) follow() {
 		t.end()
 	}
 	if ready && s.wanted() {
-		s.cur.Store(s.begin(epoch))
+		t := s.begin(epoch)
+		s.cur.Store(t) // before it says anything: who answers finds it here
+		s.of.wg.Go(t.run)
 	}
 }
 

@@ -31,12 +31,10 @@ type term struct {
 	confirming bool
 }
 
-// begin starts a term. s.mu is held.
+// begin prepares a term, which is to be run. s.mu is held.
 func (s *shard) begin(epoch int32) *term {
 	t := &term{s: s, epoch: epoch, wakeup: make(chan struct{}, 1), timers: newTimers()}
 	t.machines = s.of.kind.begin(t)
-	s.of.wg.Add(1)
-	go t.run()
 	return t
 }
 
@@ -103,7 +101,6 @@ func (t *term) take(spare []func()) (queue []func(), last bool) {
 }
 
 func (t *term) run() {
-	defer t.s.of.wg.Done()
 	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
 	start := t.now()

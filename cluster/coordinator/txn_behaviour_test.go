@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,29 @@ func TestARequestThatMeetsAnEndingTransactionWaitsForItsEnd(t *testing.T) {
 	}
 	if b := r.took(fresh); b.Epoch < a.Epoch+2 { // one to fence what next began, one for itself
 		t.Fatalf("epoch %d after %d", b.Epoch, a.Epoch)
+	}
+}
+
+func TestAllWhoWaitForTheEndOfATransactionGoElsewhereWhenLeadershipIsLost(t *testing.T) {
+	r := newTxnRig(t)
+	r.parts[0].change(func(p *fakeParticipant) { p.hold = true })
+	var waiting []chan verdict
+	for i := range 16 {
+		id := fmt.Sprint("x", i)
+		a := r.open(id, 0)
+		r.took(r.end(id, a, true, kafkatx.Version0))
+		for n := range int32(3) {
+			waiting = append(waiting, r.verify(id, a, n, false))
+		}
+	}
+	for _, c := range waiting {
+		silent(r, c)
+	}
+	r.lose()
+	for _, c := range waiting {
+		if v := wait(t, c); !errors.Is(v.err, partition.ErrNotCoordinator) {
+			t.Fatalf("%+v", v)
+		}
 	}
 }
 

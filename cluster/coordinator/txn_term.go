@@ -66,8 +66,9 @@ func (t *txnTerm) load() {
 func (t *txnTerm) lost() {
 	for _, l := range t.lives {
 		t.x.stats.leave(l.state.Meta)
-		t.handle(l, kafkatx.Lost{})
 		t.refuse(l.held)
+		l.held = nil // or they would be handed in again, to a machine made anew whose end nobody sees to
+		t.handle(l, kafkatx.Lost{})
 	}
 	for _, n := range t.needing {
 		t.refuse([]*asked{n.ask})

@@ -37,13 +37,14 @@ type fakeVoter struct {
 	mu     sync.Mutex
 	heard  []twopc.Message
 	silent bool
+	deaf   bool // to outcomes
 	no     bool
 }
 
 func (p *fakeVoter) Hear(id string, m twopc.Message) {
 	p.mu.Lock()
 	p.heard = append(p.heard, m)
-	silent, no := p.silent, p.no
+	silent, deaf, no := p.silent, p.deaf, p.no
 	p.mu.Unlock()
 	if silent {
 		return
@@ -52,6 +53,9 @@ func (p *fakeVoter) Hear(id string, m twopc.Message) {
 	case twopc.Prepare:
 		p.r.v.Report(id, twopc.Vote{Txn: m.Txn, From: p.self, Yes: !no})
 	case twopc.Outcome:
+		if deaf {
+			return
+		}
 		p.r.v.Report(id, twopc.Ended{Txn: m.Txn, From: p.self})
 	}
 }
@@ -338,6 +342,22 @@ func TestADecisionIsToldAgainByTheNextCoordinator(t *testing.T) {
 	r.voters[1].await("COMMIT t256.1/1:0")
 	eventuallyTrue(t, func() bool { return r.ledger().Finished })
 	r.must(r.end(who, true, kafkatx.Version0), kafkatx.OK) // a repeat
+}
+
+// What a term says while it loads is answered at once by who is on the same node, and nothing is said twice here.
+func TestATermHearsTheAnswersToWhatItSaysWhileItLoads(t *testing.T) {
+	r := newVotedRig(t)
+	who := r.begin(0, 1)
+	for epoch := int32(2); epoch < 300; epoch++ {
+		r.voters[1].change(func() { r.voters[1].deaf = true })
+		who = r.must(r.end(who, true, kafkatx.Version2), kafkatx.OK)
+		r.lose()
+		r.voters[1].change(func() { r.voters[1].deaf = false })
+		r.lead(epoch)
+		eventuallyTrue(t, func() bool { return r.ledger().Finished })
+		who = r.must(r.init(who.ProducerID, who.Epoch), kafkatx.OK)
+		r.must(r.add(who, 0, 1), kafkatx.OK)
+	}
 }
 
 func TestWhatWasNotDecidedAbortsInTheNextTerm(t *testing.T) {
