@@ -24,7 +24,7 @@ one() {
 }
 
 printf '%-24s %8s %12s\n' 'planted fault' caught 'clean twins'
-for fault in ack-before-commit skip-dedupe hide-batches append-twice commit-before-votes skip-epoch-check marker-to-one-partition forget-group-generation; do
+for fault in ack-before-commit skip-dedupe hide-batches append-twice commit-before-votes skip-epoch-check marker-to-one-partition forget-group-generation no-barrier; do
   caught=0 clean=0
   flags=()
   if [ "$fault" = skip-dedupe ]; then flags=(-failpoint 'produce/before-answer=error probability=0.002'); fi

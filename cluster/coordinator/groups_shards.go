@@ -107,7 +107,7 @@ func New(cfg Config) (*Groups, error) {
 		return nil, err
 	}
 	g.shards = newShards(kind{
-		topic: OffsetsTopic, replicas: maxReplicas,
+		topic: OffsetsTopic, replicas: maxReplicas, points: g.cfg.Failpoints,
 		keep:  func() kept { return newTable() },
 		begin: func(t *term) machines { return newGroupTerm(g, t) },
 	}, cfg.Meta, g.cfg.Nodes, g.cfg.Logger, g.cfg.Now)

@@ -6,27 +6,29 @@ import (
 	"gopherlog/txn/kafkatx"
 )
 
-// skipEpochCheck plants a fault: who was fenced is taken for its successor.
+// skipEpochCheck plants a fault: who was fenced is taken for its successor. An abort is not: it would undo what shows the fault.
 func (t *txnTerm) skipEpochCheck(l *txn, e kafkatx.Event) kafkatx.Event {
 	on, _ := t.x.cfg.Failpoints.Sabotage(failpoint.SkipEpochCheck)
 	m := l.state.Meta
-	if !on || m == nil || m.Status.Decided() {
+	if !on || m == nil {
 		return e
 	}
-	switch r := e.(type) {
-	case kafkatx.AddPartitions:
-		if r.ProducerID == m.ProducerID {
-			r.Epoch = max(r.Epoch, m.Epoch)
+	raised := func(id int64, epoch int16) int16 {
+		if id != m.ProducerID {
+			return epoch
 		}
+		return max(epoch, m.Epoch)
+	}
+	switch r := e.(type) {
+	case kafkatx.AddPartitions: // one that meets a decision is held, and comes again
+		r.Epoch = raised(r.ProducerID, r.Epoch)
 		return r
 	case kafkatx.Verify:
-		if r.ProducerID == m.ProducerID {
-			r.Epoch = max(r.Epoch, m.Epoch)
-		}
+		r.Epoch = raised(r.ProducerID, r.Epoch)
 		return r
 	case kafkatx.EndTxn:
-		if r.ProducerID == m.ProducerID && m.Status == kafkatx.Ongoing {
-			r.Epoch = max(r.Epoch, m.Epoch)
+		if r.Commit && m.Status == kafkatx.Ongoing {
+			r.Epoch = raised(r.ProducerID, r.Epoch)
 		}
 		return r
 	}

@@ -13,6 +13,7 @@ type shard struct {
 	number int32
 	part   Partition
 	table  kept
+	late   *late // what the replica hands its batches to
 
 	heard    atomic.Bool // part may be asked: it led here once
 	replaced atomic.Bool // the replica was opened anew

@@ -12,6 +12,7 @@ import (
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
+	"gopherlog/engine/failpoint"
 )
 
 // shards are the partitions of one internal topic on this node. They know leadership, queues, timers and when a log is trimmed; what lives
@@ -36,6 +37,7 @@ type shards struct {
 type kind struct {
 	topic    string
 	replicas int               // of each shard, if there are as many nodes
+	points   *failpoint.Set    // planted faults; nil: none
 	configs  map[string]string // of the topic, beside those that every internal topic has
 	// keep gives an empty table: what the committed records of a shard say.
 	keep func() kept
@@ -111,6 +113,7 @@ func (s *shards) open(topic string, number int32, p Partition) partition.Kept {
 		return nil
 	}
 	sh := &shard{of: s, number: number, part: p, table: s.kind.keep()}
+	sh.late = &late{kept: sh.table, s: sh}
 	s.mu.Lock()
 	old := s.all[number]
 	s.all[number] = sh
@@ -119,7 +122,7 @@ func (s *shards) open(topic string, number int32, p Partition) partition.Kept {
 		old.replaced.Store(true)
 		old.follow()
 	}
-	return sh.table
+	return sh.late
 }
 
 // led is called when leadership of a shard's replica began or ended. It does not block.

@@ -104,6 +104,7 @@ func (t *term) run() {
 	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
 	start := t.now()
+	defer t.barrier()()
 	t.machines.load()
 	t.s.of.logger.Debug("coordinator loaded", "topic", t.s.of.kind.topic, "shard", t.s.number, "epoch", t.epoch, "took", t.now().Sub(start))
 	var spare []func()

@@ -128,7 +128,7 @@ func NewTransactions(cfg TxnConfig) (*Transactions, error) {
 	}
 	x := &Transactions{cfg: cfg.withDefaults()}
 	x.shards = newShards(kind{
-		topic: TransactionsTopic, replicas: maxReplicas,
+		topic: TransactionsTopic, replicas: maxReplicas, points: x.cfg.Failpoints,
 		keep:  func() kept { return newTxnTable() },
 		begin: func(t *term) machines { return newTxnTerm(x, t) },
 	}, cfg.Meta, x.cfg.Nodes, x.cfg.Logger, x.cfg.Now)

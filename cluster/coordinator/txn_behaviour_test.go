@@ -154,7 +154,7 @@ func TestTransactionalIdsThatNobodyUsesAreForgotten(t *testing.T) {
 		r.took(r.init("x"))
 		time.Sleep(8 * 24 * time.Hour)
 		synctest.Wait()
-		if m := r.part.kept.(*txnTable).meta("x"); m != nil {
+		if m := r.part.kept.(*late).kept.(*txnTable).meta("x"); m != nil {
 			t.Fatalf("%v is kept", m)
 		}
 		r.x.Close()

@@ -125,7 +125,7 @@ func NewVoted(cfg VotedConfig) (*Voted, error) {
 	}
 	v := &Voted{cfg: cfg.withDefaults()}
 	k := kind{
-		topic: VotedTopic, replicas: v.cfg.Replicas,
+		topic: VotedTopic, replicas: v.cfg.Replicas, points: v.cfg.Failpoints,
 		keep:  func() kept { return newVotedTable() },
 		begin: func(t *term) machines { return newVotedTerm(v, t) },
 	}
@@ -162,7 +162,8 @@ func (v *Voted) Owns(transactionalID string) bool { return v.cfg.Prefix.Owns(tra
 // Open is called when a replica of an internal topic opens; nil: the topic is none of ours.
 func (v *Voted) Open(topic string, number int32, p Partition) partition.Kept {
 	k := v.shards.open(topic, number, p)
-	if t, ours := k.(*votedTable); ours {
+	if l, ours := k.(*late); ours {
+		t := l.kept.(*votedTable)
 		t.facts, t.topic, t.number = v.cfg.Facts, topic, number
 	}
 	return k

@@ -15,14 +15,15 @@ var (
 	AppendTwice     = Register("sabotage/append-twice", "a batch is appended twice; argument: acts on one of so many batches")
 
 	CommitBeforeVotes     = Register("sabotage/commit-before-votes", "a voted transaction is decided without asking anybody, and participants obey without a promise; argument: acts on one of so many transactions")
-	SkipEpochCheck        = Register("sabotage/skip-epoch-check", "a fenced producer's batches and its EndTxn are taken as its successor's")
+	SkipEpochCheck        = Register("sabotage/skip-epoch-check", "a fenced producer's batches and commits are taken as its successor's")
 	MarkerToOnePartition  = Register("sabotage/marker-to-one-partition", "only one of the partitions of a transaction that commits gets its marker; argument: acts on one of so many transactions")
 	ForgetGroupGeneration = Register("sabotage/forget-group-generation", "offset commits and heartbeats of older generations of a group are taken")
+	NoBarrier             = Register("sabotage/no-barrier", "a coordinator serves before all that was committed is in its table; argument: by how many milliseconds followers' tables are behind")
 )
 
 // Sabotages returns the names of all switches.
 func Sabotages() []Name {
-	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, CommitBeforeVotes, SkipEpochCheck, MarkerToOnePartition, ForgetGroupGeneration}
+	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, CommitBeforeVotes, SkipEpochCheck, MarkerToOnePartition, ForgetGroupGeneration, NoBarrier}
 }
 
 // Sabotage reports whether the switch is on, and its argument. One atomic load when nothing is armed;
