@@ -20,6 +20,7 @@ var offsetFetchAPI = api{
 		"Answered when a majority has confirmed that this is the group's coordinator still, so no commit that was acknowledged before is missing.",
 		"With RequireStable (version 7) a partition whose offset an open transaction may change is UNSTABLE_OFFSET_COMMIT.",
 		"Member and member epoch (version 9) belong to a group protocol that is not served, and are not looked at.",
+		"A partition that is named again is answered once, a group that is named again (version 8) is INVALID_REQUEST.",
 		"From version 10 on topics are named by their ids. A topic that was deleted, or that this node has not heard of yet, is UNKNOWN_TOPIC_ID.",
 	},
 }
@@ -41,7 +42,16 @@ func offsetFetch(c *call, req *kmsg.OffsetFetchRequest, answer func(kmsg.Respons
 	}
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
 	finish := after(len(req.Groups), func() { answer(resp) })
+	named := make(map[string]bool, len(req.Groups))
 	for i := range req.Groups {
+		id := req.Groups[i].Group
+		if named[id] {
+			resp.Groups[i].Default()
+			resp.Groups[i].Group, resp.Groups[i].ErrorCode = id, c.refuse(codeInvalidRequest)
+			finish()
+			continue
+		}
+		named[id] = true
 		c.offsetFetchGroup(&req.Groups[i], req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
 			resp.Groups[i] = g
 			finish()
@@ -104,6 +114,7 @@ func (c *call) wantedOffsets(image *meta.Image, in *kmsg.OffsetFetchRequestGroup
 		return nil, out
 	}
 	want = []coordinator.Wanted{}
+	seen := map[coordinator.Wanted]bool{} // see once: metadata may be long
 	for _, t := range in.Topics {
 		topic, w := kmsg.NewOffsetFetchResponseGroupTopic(), coordinator.Wanted{Topic: t.Topic, TopicID: t.TopicID}
 		topic.Topic, topic.TopicID = t.Topic, t.TopicID
@@ -117,6 +128,10 @@ func (c *call) wantedOffsets(image *meta.Image, in *kmsg.OffsetFetchRequestGroup
 			}
 		}
 		for _, w.Partition = range t.Partitions {
+			if seen[w] {
+				continue
+			}
+			seen[w] = true
 			p := noOffset(w.Partition)
 			if p.ErrorCode = c.refuse(code); code == codeNone {
 				want = append(want, w)

@@ -45,7 +45,7 @@ func findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
 		resp.NodeID, resp.Host, resp.Port = out.NodeID, out.Host, out.Port
 		return resp
 	}
-	for _, key := range req.CoordinatorKeys {
+	for _, key := range once(req.CoordinatorKeys) {
 		resp.Coordinators = append(resp.Coordinators, c.coordinatorOf(ctx, req.CoordinatorType, key))
 	}
 	return resp
@@ -85,14 +85,14 @@ func (c *call) findShard(ctx context.Context, kind int8, key string) (*meta.Brok
 func (c *call) awaitShard(ctx context.Context, t *meta.Topic, number int32) *meta.Broker {
 	ctx, cancel := context.WithTimeout(ctx, coordinatorWait)
 	defer cancel()
+	br := c.leaderOf(t, number)
+	if br != nil {
+		return br
+	}
 	look := time.NewTicker(coordinatorLook)
 	defer look.Stop()
 	for {
-		image := c.cfg.Meta.Image()
-		if now := image.Topic(t.Name); now != nil && now.ID == t.ID {
-			t = now
-		}
-		if br := image.Brokers[c.leadership(t, number).leader]; br != nil {
+		if br = c.leaderOf(t, number); br != nil {
 			return br
 		}
 		select {
@@ -101,6 +101,15 @@ func (c *call) awaitShard(ctx context.Context, t *meta.Topic, number int32) *met
 		case <-look.C:
 		}
 	}
+}
+
+// leaderOf is the broker that leads a shard as far as is known now, nil if there is none.
+func (c *call) leaderOf(t *meta.Topic, number int32) *meta.Broker {
+	image := c.cfg.Meta.Image()
+	if now := image.Topic(t.Name); now != nil && now.ID == t.ID {
+		t = now
+	}
+	return image.Brokers[c.leadership(t, number).leader]
 }
 
 func (c *call) shardOf(ctx context.Context, kind int8, key string) (t *meta.Topic, number int32, err error) {

@@ -20,6 +20,7 @@ const firstDescribedMissing = 6 // a group that is not there has a code, and cod
 
 func describeGroups(c *call, req *kmsg.DescribeGroupsRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrDescribeGroupsResponse()
+	req.Groups = once(req.Groups)
 	resp.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(req.Groups))
 	finish := after(len(req.Groups), func() { answer(resp) })
 	for i, id := range req.Groups {

@@ -21,6 +21,7 @@ var listGroupsAPI = api{
 const classic = "classic"
 
 func listGroups(c *call, req *kmsg.ListGroupsRequest, answer func(kmsg.Response)) {
+	req.StatesFilter, req.TypesFilter = once(req.StatesFilter), once(req.TypesFilter)
 	c.cfg.Groups.List(func(all []coordinator.Described, code group.Code) {
 		resp := kmsg.NewPtrListGroupsResponse()
 		resp.ErrorCode = c.refuse(int16(code))

@@ -62,6 +62,9 @@ func writeTxnMarkers(c *call, req *kmsg.WriteTxnMarkersRequest, answer func(kmsg
 				out := outs[n]
 				n++
 				p, _, code := c.find(image, in.Topics[j].Topic, number)
+				if m.ProducerID < 0 || m.Epoch < 0 {
+					code = codeInvalidRequest // nobody's
+				}
 				if code != codeNone {
 					out.ErrorCode = c.refuse(code)
 					finish()

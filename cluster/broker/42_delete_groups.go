@@ -15,6 +15,7 @@ var deleteGroupsAPI = api{
 
 func deleteGroups(c *call, req *kmsg.DeleteGroupsRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrDeleteGroupsResponse()
+	req.Groups = once(req.Groups)
 	resp.Groups = make([]kmsg.DeleteGroupsResponseGroup, len(req.Groups))
 	finish := after(len(req.Groups), func() { answer(resp) })
 	for i, id := range req.Groups {

@@ -16,10 +16,16 @@ var describeProducersAPI = api{
 func describeProducers(c *call, req *kmsg.DescribeProducersRequest) kmsg.Response {
 	resp := kmsg.NewPtrDescribeProducersResponse()
 	image := c.cfg.Meta.Image()
+	seen := map[place]bool{} // see once: an answer may be long
 	for i := range req.Topics {
 		t := kmsg.NewDescribeProducersResponseTopic()
 		t.Topic = req.Topics[i].Topic
 		for _, number := range req.Topics[i].Partitions {
+			at := place{t.Topic, number}
+			if seen[at] {
+				continue
+			}
+			seen[at] = true
 			out := kmsg.NewDescribeProducersResponseTopicPartition()
 			out.Partition = number
 			p, _, code := c.find(image, t.Topic, number)
@@ -35,6 +41,12 @@ func describeProducers(c *call, req *kmsg.DescribeProducersRequest) kmsg.Respons
 		resp.Topics = append(resp.Topics, t)
 	}
 	return resp
+}
+
+// place names a partition.
+type place struct {
+	topic  string
+	number int32
 }
 
 func activeProducers(p Partition) []kmsg.DescribeProducersResponseTopicPartitionActiveProducer {

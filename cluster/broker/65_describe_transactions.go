@@ -16,6 +16,7 @@ var describeTransactionsAPI = api{
 
 func describeTransactions(c *call, req *kmsg.DescribeTransactionsRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrDescribeTransactionsResponse()
+	req.TransactionalIDs = once(req.TransactionalIDs)
 	resp.TransactionStates = make([]kmsg.DescribeTransactionsResponseTransactionState, len(req.TransactionalIDs))
 	finish := after(len(req.TransactionalIDs), func() { answer(resp) })
 	for i, id := range req.TransactionalIDs {

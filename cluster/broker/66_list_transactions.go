@@ -17,19 +17,23 @@ var listTransactionsAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    whenReady(listTransactions),
 	notes: []string{
-		"The transactional ids whose shards this node leads: ask every broker for all of them. A pattern (version 2) must fit the whole id; one that is no regular expression is INVALID_REGULAR_EXPRESSION.",
+		"The transactional ids whose shards this node leads: ask every broker for all of them. A pattern (version 2) must fit the whole id; one that is no regular expression, or has more than 1,024 bytes, is INVALID_REGULAR_EXPRESSION.",
 	},
 }
+
+// maxPattern bounds the time in which coordinators that compare all their ids with a pattern do nothing else.
+const maxPattern = 1 << 10
 
 func listTransactions(c *call, req *kmsg.ListTransactionsRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrListTransactionsResponse()
 	resp.TransactionStates = []kmsg.ListTransactionsResponseTransactionState{}
 	resp.UnknownStateFilters = []string{}
+	slices.Sort(req.ProducerIDFilters)
 	f := coordinator.TxnFilter{ProducerIDs: req.ProducerIDFilters, Longer: time.Duration(max(req.DurationFilterMillis, 0)) * time.Millisecond}
 	for _, name := range req.StateFilters {
-		if s, known := txnStatus(name); known {
+		if s, known := txnStatus(name); known && !slices.Contains(f.States, s) {
 			f.States = append(f.States, s)
-		} else {
+		} else if !known {
 			resp.UnknownStateFilters = append(resp.UnknownStateFilters, name)
 		}
 	}
@@ -38,8 +42,8 @@ func listTransactions(c *call, req *kmsg.ListTransactionsRequest, answer func(km
 		return
 	}
 	if p := text(req.TransactionalIDPattern); p != "" {
-		re, err := regexp.Compile("^(?:" + p + ")$")
-		if err != nil {
+		re, err := regexp.Compile("^(?:" + p[:min(len(p), maxPattern+1)] + ")$")
+		if err != nil || len(p) > maxPattern {
 			resp.ErrorCode = c.refuse(codeInvalidRegularExpression)
 			answer(resp)
 			return

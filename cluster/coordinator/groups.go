@@ -17,6 +17,9 @@ import (
 // maxName is the longest string of a client that becomes part of a record; a member id is made of one and something behind it.
 const maxName = field.MaxText - 64
 
+// maxProtocols bounds what a member offers: a join compares it with what every other member does, and the shard does nothing else meanwhile.
+const maxProtocols = 100
+
 func fits(names ...string) bool {
 	return !slices.ContainsFunc(names, func(s string) bool { return len(s) > maxName })
 }
@@ -36,7 +39,7 @@ func (g *Groups) enter(id string, mayBeEmpty bool, fn func(t *groupTerm)) group.
 // Join is JoinGroup; NewID of the event is made here.
 func (g *Groups) Join(id string, e group.Join, done func(group.Joined)) {
 	refuse := func(code group.Code) { done(group.Joined{Code: code, Generation: -1, MemberID: e.MemberID}) }
-	if !fits(e.MemberID, e.Instance, e.ClientID, e.ClientHost, e.ProtocolType) || slices.ContainsFunc(e.Protocols, func(p group.Protocol) bool { return !fits(p.Name) }) {
+	if len(e.Protocols) > maxProtocols || !fits(e.MemberID, e.Instance, e.ClientID, e.ClientHost, e.ProtocolType) || slices.ContainsFunc(e.Protocols, func(p group.Protocol) bool { return !fits(p.Name) }) {
 		refuse(InvalidRequest)
 		return
 	}

@@ -46,7 +46,7 @@ func (x *Transactions) Describe(id string, done func(TxnDescribed, kafkatx.Code)
 // TxnFilter chooses transactional ids; what is empty chooses all.
 type TxnFilter struct {
 	States      []kafkatx.Status
-	ProducerIDs []int64
+	ProducerIDs []int64        // ascending
 	Longer      time.Duration  // transactions that are open for longer; 0: all ids
 	Pattern     *regexp.Regexp // of the whole id
 }
@@ -55,12 +55,17 @@ func (f TxnFilter) fits(id string, m *kafkatx.Meta, now time.Time) bool {
 	switch {
 	case len(f.States) > 0 && !slices.Contains(f.States, m.Status):
 		return false
-	case len(f.ProducerIDs) > 0 && !slices.Contains(f.ProducerIDs, m.ProducerID):
+	case len(f.ProducerIDs) > 0 && !producerIn(f.ProducerIDs, m.ProducerID):
 		return false
 	case f.Longer > 0 && (m.Start == kafkatx.None || !ongoing(m) || now.Sub(time.UnixMilli(m.Start)) <= f.Longer):
 		return false
 	}
 	return f.Pattern == nil || f.Pattern.MatchString(id)
+}
+
+func producerIn(ascending []int64, id int64) bool {
+	_, found := slices.BinarySearch(ascending, id)
+	return found
 }
 
 // ongoing: the transaction is open, or decided and still ending.
