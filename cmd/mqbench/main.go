@@ -10,6 +10,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/alecthomas/kong"
+	"github.com/willabides/kongplete"
+
 	"gopherlog/bench/fault"
 	"gopherlog/cmd/internal/cli"
 )
@@ -24,6 +27,9 @@ type grammar struct {
 	Report   reportCmd   `cmd:"" help:"Draw the report of run directories again."`
 	Doctor   doctorCmd   `cmd:"" help:"Check whether this machine can run scenarios and give sound figures."`
 	Schema   schemaCmd   `cmd:"" help:"Print the scenario vocabulary as a JSON schema or as Markdown."`
+
+	VersionFlag        kong.VersionFlag             `name:"version" help:"Print the version and exit."`
+	InstallCompletions kongplete.InstallCompletions `cmd:"" help:"Install completion for your shell."`
 }
 
 const exitNote = `Exit codes: 0 pass, 1 internal error, 2 bad scenario or usage, 3 environment not usable, run not valid or a line undecided,
@@ -36,7 +42,7 @@ func main() {
 
 func run(args []string, stdout, stderr io.Writer) int {
 	var g grammar
-	ctx, done, err := cli.Parse("mqbench", "Measure what a delivery guarantee costs, and prove whether it held.\n\n"+exitNote, &g, args, stdout, stderr)
+	ctx, done, err := cli.Parse("mqbench", "Measure what a delivery guarantee costs, and prove whether it held.\n\n"+exitNote, &g, args, stdout, stderr, kong.Vars{"version": "mqbench " + cli.Version()})
 	if err != nil {
 		return cli.Fail(stderr, "mqbench", err)
 	}

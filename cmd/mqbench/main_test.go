@@ -108,7 +108,7 @@ func TestPlanCountsTrialsAndTime(t *testing.T) {
 
 func TestTheQuickProfileAddsNoBlocks(t *testing.T) {
 	code, out, errs := call("plan", file(t, "version: 1\nname: x\nruns: {repeats: 1}\n"), "-profile", "quick")
-	if code != 0 || !strings.Contains(out, "1 cells × 1 blocks = 1 trials") {
+	if code != 0 || !strings.Contains(out, "1 cell × 1 block = 1 trial") {
 		t.Errorf("exit code %d, printed %s%s", code, out, errs)
 	}
 }

@@ -35,7 +35,7 @@ func (c *planCmd) Run(s *streams) error {
 		if plan.Warming > 0 {
 			fmt.Fprintf(s.out, "  %-44s %5s  once for what scenarios of one call share\n", "warming of the clusters", plan.Warming.Round(time.Second))
 		}
-		fmt.Fprintf(s.out, "  %d cells × %d blocks = %d trials, about %s; at most %.1f GB on disk at a time\n", plan.Cells, plan.Repeats, plan.Trials,
+		fmt.Fprintf(s.out, "  %s × %s = %s, about %s; at most %.1f GB on disk at a time\n", counted(plan.Cells, "cell"), counted(plan.Repeats, "block"), counted(plan.Trials, "trial"),
 			plan.Total.Round(time.Second), float64(plan.BrokerBytes)/1e9)
 		if plan.Shrunk {
 			fmt.Fprintf(s.out, "  runs.max_time %s allows no more blocks than that; %d were asked for\n", p.scenario.Runs.MaxTime, p.scenario.Runs.Repeats)
@@ -44,6 +44,13 @@ func (c *planCmd) Run(s *streams) error {
 	}
 	fmt.Fprintf(s.out, "total: about %s. At acks=all a record is on a majority before it is acknowledged; tier T1: in page caches, T2: on disks.\n", total.Round(time.Second))
 	return nil
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 type validateCmd struct{ scenarioFlags }
@@ -55,7 +62,7 @@ func (c *validateCmd) Run(s *streams) error {
 		return err
 	}
 	for _, p := range list {
-		fmt.Fprintf(s.out, "%s: OK, %d cells, %d blocks\n", p.file, len(p.scenario.Expand()), p.scenario.Runs.Repeats)
+		fmt.Fprintf(s.out, "%s: OK, %s, %s\n", p.file, counted(len(p.scenario.Expand()), "cell"), counted(p.scenario.Runs.Repeats, "block"))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -112,7 +113,7 @@ func (c *topicList) Run(s *session) error {
 		if t.IsInternal && !c.Internal {
 			continue
 		}
-		line := topicLine{t.Topic, t.ID.String(), len(t.Partitions), t.Partitions.NumReplicas(), t.IsInternal}
+		line := topicLine{t.Topic, idText(t.ID), len(t.Partitions), t.Partitions.NumReplicas(), t.IsInternal}
 		if s.json {
 			if err := s.printJSON(line); err != nil {
 				return err
@@ -191,7 +192,7 @@ func describe(s *session, admin *kadm.Client, name string) (*topicDetail, error)
 		return nil, refused("describe topic "+name, err, "")
 	}
 	t := topics[name]
-	d := &topicDetail{topicLine: topicLine{name, t.ID.String(), len(t.Partitions), t.Partitions.NumReplicas(), t.IsInternal}, Configs: map[string]string{}}
+	d := &topicDetail{topicLine: topicLine{name, idText(t.ID), len(t.Partitions), t.Partitions.NumReplicas(), t.IsInternal}, Configs: map[string]string{}}
 	low, _ := admin.ListStartOffsets(ctx, name) // partitions without a leader have none to tell: shown as -1
 	end, _ := admin.ListEndOffsets(ctx, name)
 	for _, p := range t.Partitions.Sorted() {
@@ -258,3 +259,6 @@ func (c *topicDelete) Run(s *session) error {
 	}
 	return s.print(map[string]any{"topic": name, "deleted": true}, "deleted topic %s", name)
 }
+
+// idText is a topic's id as Kafka's own tools and a partition's files write it.
+func idText(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

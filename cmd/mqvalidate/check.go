@@ -134,6 +134,8 @@ func listDir(dir string) ([]string, error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, cli.Environment(fmt.Errorf("there is no directory %s", dir))
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, cli.Usage(fmt.Errorf("%s is a file: give a node's data directory; `mqvalidate dump FILE` prints one file of a partition", dir))
 	case err != nil:
 		return nil, cli.Environment(fmt.Errorf("cannot read %s: %w", dir, err))
 	}

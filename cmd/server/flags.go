@@ -224,6 +224,9 @@ func (s *settings) set(key, value string) error {
 		return err
 	}
 	if err := meta.CheckTopicConfig(key, value); err != nil {
+		if !slices.Contains(meta.TopicConfigKeys(), key) {
+			return fmt.Errorf("-set %s=%s: no such key; server run --help lists those of a node, and of topics there are %s", key, value, strings.Join(meta.TopicConfigKeys(), ", "))
+		}
 		return fmt.Errorf("-set %s=%s: %w", key, value, err)
 	}
 	s.topics[key] = value

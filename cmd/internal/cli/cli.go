@@ -74,9 +74,20 @@ func Parse(name, description string, grammar any, args []string, stdout, stderr 
 		return ctx, true, nil
 	}
 	if err != nil {
-		return nil, false, Usage(fmt.Errorf("%w (%s --help lists what there is)", err, name))
+		return nil, false, Usage(fmt.Errorf("%w (%s --help lists what there is)", err, commandOf(name, err)))
 	}
 	return ctx, false, nil
+}
+
+// commandOf is the command in which a mistake was made, as far as it was understood.
+func commandOf(name string, err error) string {
+	var e *kong.ParseError
+	if errors.As(err, &e) && e.Context != nil {
+		if node := e.Context.Selected(); node != nil && node.Type == kong.CommandNode {
+			return node.FullPath()
+		}
+	}
+	return name
 }
 
 // DoubleDash rewrites -long and -long=x to --long and --long=x, up to a bare
