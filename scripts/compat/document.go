@@ -29,10 +29,7 @@ func clientsSection() (string, error) {
 		if baseline {
 			beside = fmt.Sprintf("%d, %d, %d", k.passed, k.failed, k.skipped)
 		}
-		if s.unserved != "" {
-			fmt.Fprintf(&b, "| %s | %s | not run: %s | | | %s |\n", s.client, k.version, s.unserved, beside)
-		}
-		if !ran || s.unserved != "" {
+		if !ran {
 			continue
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %s |\n", s.client, ours.version, ours.passed, ours.failed, ours.skipped, beside)

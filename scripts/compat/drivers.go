@@ -129,11 +129,8 @@ func npm(name, client, pkg, version, program string) suite {
 
 var (
 	kafkajs      = npm("kafkajs", "kafkajs", "kafkajs", "2.2.4", "kafkajs.mjs")
-	platformatic = later(npm("platformatic", "@platformatic/kafka", "@platformatic/kafka", "1.35.0", "platformatic.mjs"),
-		"it names topics by id from Fetch 12 on, and Fetch 13, the first that does, is not served yet")
+	platformatic = npm("platformatic", "@platformatic/kafka", "@platformatic/kafka", "1.35.0", "platformatic.mjs")
 )
-
-func later(s suite, why string) suite { s.unserved = why; return s }
 
 // javaLibs is where Kafka's tools are, which make clients and make check-format use too.
 func javaLibs(o options) string { return filepath.Join(filepath.Dir(o.cache), "dump-log") }

@@ -116,9 +116,6 @@ func runAll(ctx context.Context, o options, chosen []suite) bool {
 			return false
 		}
 		why := s.missing(o)
-		if why == "" && o.target == "gopherlog" {
-			why = s.unserved
-		}
 		if why == "" && o.target == "external" && s.ownNodes {
 			why = "needs nodes of its own"
 		}

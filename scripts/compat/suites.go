@@ -32,7 +32,6 @@ type suite struct {
 	host     string   // that clients are told instead of 127.0.0.1
 	noTopics bool     // asking for a topic must not make it
 	ownNodes bool     // it cannot run on a cluster that somebody else started
-	unserved string   // why it cannot run on GopherLog yet
 	checks   []string // of a program: only these
 	vars     []string // of a program's environment
 	missing  func(options) string
@@ -43,7 +42,7 @@ type suite struct {
 
 var suites = []suite{franz, franzKills, kafkaGo, saramaFunctional, confluentGo, confluentPython, confluentPythonOld, kafkajs, platformatic, javaTools,
 	voted(confluentPython, "txn-commit", "txn-abort", "txn-open-is-invisible", "txn-offsets", "txn-fenced", "txn-timeout"),
-	voted(kafkajs, "txn-commit", "txn-abort", "txn-offsets"), voted(javaTools, "message_copier", "perf_transactional")}
+	voted(kafkajs, "txn-commit", "txn-abort", "txn-offsets"), voted(platformatic, "txn-commit", "txn-offsets"), voted(javaTools, "message_copier", "perf_transactional")}
 
 // voted is a program's checks of transactions with ids of which the partitions vote; to Kafka they are ids as any other.
 func voted(s suite, checks ...string) suite {
