@@ -266,7 +266,7 @@ func (v *Voted) AddPartitions(id string, e kafkatx.AddPartitions, done func(kafk
 	v.ask(id, &paper{
 		until: v.patience(time.Time{}), done: func(a twopc.Answer) { done(answerOf(a, false)) },
 		event: func(r twopc.Request, _ int64) twopc.Event {
-			return twopc.Add{Request: r, Owner: twopc.Identity{Producer: e.ProducerID, Epoch: e.Epoch}, Members: members, Version: versionOf(e.Version)}
+			return twopc.Add{Request: r, Owner: twopc.Identity{Producer: e.ProducerID, Epoch: e.Epoch}, Members: members, Version: int8(e.Version)}
 		},
 	})
 }
@@ -278,17 +278,9 @@ func (v *Voted) EndTxn(id string, e kafkatx.EndTxn, done func(kafkatx.Answer)) {
 		until: v.patience(time.Time{}), takesID: raises, commits: e.Commit, done: func(a twopc.Answer) { done(answerOf(a, raises)) },
 		event: func(r twopc.Request, fresh int64) twopc.Event {
 			owner := twopc.Identity{Producer: e.ProducerID, Epoch: e.Epoch}
-			return twopc.End{Request: r, Owner: owner, Commit: e.Commit, Version: versionOf(e.Version), Fresh: fresh}
+			return twopc.End{Request: r, Owner: owner, Commit: e.Commit, Version: int8(e.Version), Fresh: fresh}
 		},
 	})
-}
-
-// versionOf is the machines' number for a client's version.
-func versionOf(v kafkatx.Version) int8 {
-	if v >= kafkatx.Version2 {
-		return 2
-	}
-	return 1
 }
 
 // patience is until when a request is held.

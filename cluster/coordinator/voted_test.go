@@ -246,7 +246,7 @@ func TestACommitIsAnsweredWhenAllVotedYesAndTheDecisionIsDurable(t *testing.T) {
 	r.voters[1].change(func() { r.voters[1].silent = false })
 	r.part.release()
 	if a := r.must(out, kafkatx.OK); a.ProducerID != kafkatx.None {
-		t.Fatalf("version 1 clients keep their epoch: %+v", a)
+		t.Fatalf("version 0 clients keep their epoch: %+v", a)
 	}
 	for _, p := range r.voters[:2] {
 		p.await("COMMIT t256.1/1:0")

@@ -14,7 +14,7 @@ const (
 	Fresh        Phase = iota // nobody was given an epoch
 	Raising                   // an epoch waits to be replicated; no transaction
 	Ready                     // no transaction
-	Beginning                 // a version 1 transaction waits for its first record
+	Beginning                 // a version 0 transaction waits for its first record
 	Open                      // participants may be added; known in memory only
 	Voting                    // PREPARE is out
 	Deciding                  // all voted yes; the decision waits to be replicated

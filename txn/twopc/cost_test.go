@@ -77,13 +77,13 @@ func TestCostOfATransactionInRecordsAndRounds(t *testing.T) {
 		rounds  int
 		records func(p int) map[string]int
 	}{
-		{true, 1, 2, func(p int) map[string]int {
+		{true, 0, 2, func(p int) map[string]int {
 			return map[string]int{"Promised": p, "Committed": 1, "Marked": p, "Finished": 1}
 		}},
 		{true, 2, 2, func(p int) map[string]int {
 			return map[string]int{"Promised": p, "Committed": 1, "Marked": p, "Finished": 1}
 		}},
-		{false, 1, 0, func(p int) map[string]int { return map[string]int{"Marked": p} }},
+		{false, 0, 0, func(p int) map[string]int { return map[string]int{"Marked": p} }},
 		{false, 2, 1, func(p int) map[string]int { return map[string]int{"Marked": p, "Raised": 1} }},
 	} {
 		for _, n := range []int{1, 2, 4, 8, 16} {

@@ -1,7 +1,7 @@
 package twopc
 
 // end is EndTxn. It is idempotent by identity: at version 2 each transaction has its own epoch, so a repeat shows the previous one; at
-// version 1 an epoch serves many transactions, and a repeat is what asks for the newest decision again.
+// version 0 an epoch serves many transactions, and a repeat is what asks for the newest decision again.
 func (c Config) end(s Coordinator, e End) (Coordinator, []Effect) {
 	if e.Owner == s.Ledger.Prev && e.Owner != s.Ledger.Owner && e.Owner.Producer >= 0 {
 		return s, s.repeated(e)

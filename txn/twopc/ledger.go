@@ -10,7 +10,7 @@ type Ledger struct {
 	Timeout  time.Duration // of the client's transactions
 	Last     Committed     // the newest decision; Txn is none before the first
 	Finished bool          // every participant of Last has ended it
-	Begun    Txn           // a version 1 transaction that began after Last
+	Begun    Txn           // a version 0 transaction that began after Last
 }
 
 // NewLedger is the ledger of an id without records.

@@ -23,7 +23,7 @@ type (
 		Prev    Identity
 		Timeout time.Duration
 	}
-	// Begun says that a version 1 client began a transaction after one that it committed under the same epoch: only this record tells a
+	// Begun says that a version 0 client began a transaction after one that it committed under the same epoch: only this record tells a
 	// repeated EndTxn from the next one.
 	Begun struct{ Txn Txn }
 	// Committed is the decision. Next is the client's identity from now on: at version 2 the next epoch.

@@ -49,7 +49,7 @@ func coordinators() []namedState {
 	waiting := func(s Coordinator) Coordinator { s.Request = 9; return s }
 	stale := base
 	stale.Term, stale.Number = 3, 0
-	same := base // version 1: the newest commit and the client have the same epoch
+	same := base // version 0: the newest commit and the client have the same epoch
 	same.Ledger.Last.Txn.Owner, same.Ledger.Prev = now, Nobody
 	raising := waiting(base)
 	raising.Phase = Raising
@@ -61,22 +61,22 @@ func coordinators() []namedState {
 	deciding.Next = Identity{7, 5}
 	committing := in(Committing, "a")
 	committing.Ledger = committing.Ledger.Apply(Committed{Txn: txn, Next: Identity{7, 5}, Members: both})
-	committing1 := in(Committing, "a")
-	committing1.Ledger = committing1.Ledger.Apply(Committed{Txn: txn, Next: now, Members: both})
+	committing0 := in(Committing, "a")
+	committing0.Ledger = committing0.Ledger.Apply(Committed{Txn: txn, Next: now, Members: both})
 	return []namedState{
 		{"Fresh", "nobody was given an epoch", Coordinator{Phase: Fresh, Term: 2, Ledger: NewLedger()}},
 		{"Raising", "an epoch waits to be replicated", raising},
 		{"Ready", "no transaction", base},
 		{"Ready, stale", "the epoch was given in an older term", stale},
 		{"Ready, doomed", "the last transaction failed under its client", doomed(base)},
-		{"Ready, same epoch", "version 1: the newest commit was made under the current epoch", same},
-		{"Beginning", "version 1: the next transaction of an epoch waits for its record", waiting(in(Beginning))},
+		{"Ready, same epoch", "version 0: the newest commit was made under the current epoch", same},
+		{"Beginning", "version 0: the next transaction of an epoch waits for its record", waiting(in(Beginning))},
 		{"Open", "participants may be added", in(Open)},
 		{"Voting", "two votes are missing", voting},
 		{"Voting, last", "the vote of a is missing", last},
 		{"Deciding", "the decision waits to be replicated", deciding},
 		{"Committing", "decided under version 2; a has not ended", committing},
-		{"Committing, same epoch", "decided under version 1; a has not ended", committing1},
+		{"Committing, same epoch", "decided under version 0; a has not ended", committing0},
 		{"Aborting", "given up by its client; a has not ended", in(Aborting, "a")},
 		{"Aborting, doomed", "failed; a has not ended", doomed(in(Aborting, "a"))},
 		{"AbortRaising", "given up at version 2; the next epoch waits to be replicated", waiting(in(AbortRaising, "a"))},
@@ -95,14 +95,14 @@ func coordinatorEvents() []namedEvent {
 		{"Init, new instance", Init{Request: 1, Claim: Nobody, Timeout: time.Minute, Fresh: 8}},
 		{"Init, current epoch", Init{Request: 1, Claim: now, Timeout: time.Minute, Fresh: 8}},
 		{"Init, older epoch", Init{Request: 1, Claim: Identity{7, 1}, Timeout: time.Minute, Fresh: 8}},
-		{"Add c, version 1", Add{Request: 1, Owner: now, Members: []Member{"c"}, Version: 1}},
+		{"Add c, version 0", Add{Request: 1, Owner: now, Members: []Member{"c"}, Version: 0}},
 		{"Add c, version 2", Add{Request: 1, Owner: now, Members: []Member{"c"}, Version: 2}},
 		{"Add c, epoch before", Add{Request: 1, Owner: before, Members: []Member{"c"}, Version: 2}},
 		{"Add c, unknown producer", Add{Request: 1, Owner: Identity{6, 0}, Members: []Member{"c"}, Version: 2}},
 		{"Verify a", Verify{Request: 1, Owner: now, Member: "a"}},
 		{"Verify c", Verify{Request: 1, Owner: now, Member: "c"}},
-		{"End commit, version 1", End{Request: 1, Owner: now, Commit: true, Version: 1}},
-		{"End abort, version 1", End{Request: 1, Owner: now, Version: 1}},
+		{"End commit, version 0", End{Request: 1, Owner: now, Commit: true, Version: 0}},
+		{"End abort, version 0", End{Request: 1, Owner: now, Version: 0}},
 		{"End commit, version 2", End{Request: 1, Owner: now, Commit: true, Version: 2}},
 		{"End abort, version 2", End{Request: 1, Owner: now, Version: 2}},
 		{"End commit, epoch before", End{Request: 1, Owner: before, Commit: true, Version: 2}},

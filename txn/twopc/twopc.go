@@ -219,14 +219,14 @@ type (
 		Timeout time.Duration
 		Fresh   int64
 	}
-	// Add registers participants: from the client (version 1) or from the partition's leader on the first batch (version 2).
+	// Add registers participants: from the client (version 0) or from the partition's leader on the first batch (version 2).
 	Add struct {
 		Request Request
 		Owner   Identity
 		Members []Member
-		Version int8
+		Version int8 // transaction.version of the client: 0 or 2
 	}
-	// Verify asks, for a partition's leader, whether the client registered the partition (version 1).
+	// Verify asks, for a partition's leader, whether the client registered the partition (version 0).
 	Verify struct {
 		Request Request
 		Owner   Identity

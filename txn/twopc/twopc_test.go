@@ -66,8 +66,8 @@ func TestACommitReplicatesOneDecisionBesideTheParticipants(t *testing.T) {
 	}
 }
 
-func TestAnAbortReplicatesNothingAtVersion1(t *testing.T) {
-	s, fx := did(open(t, 1), End{Request: 2, Owner: Identity{7, 0}, Version: 1})
+func TestAnAbortReplicatesNothingAtVersion0(t *testing.T) {
+	s, fx := did(open(t, 0), End{Request: 2, Owner: Identity{7, 0}, Version: 0})
 	if len(records(fx)) != 0 || s.Phase != Aborting {
 		t.Fatal(fx, s)
 	}

@@ -16,7 +16,7 @@ type client struct{ Setting }
 type move uint8
 
 const (
-	adding move = iota // version 1: AddPartitionsToTxn
+	adding move = iota // version 0: AddPartitionsToTxn
 	producing
 	choosing
 	committing
@@ -35,7 +35,7 @@ type clientLocal struct {
 	Owner  twopc.Identity
 	Told   string // per transaction: c committed, a aborted, ? neither
 	Asked  uint16 // bit n: commit of transaction n was asked for
-	Sick   bool   // version 1: after this abort a new epoch is needed
+	Sick   bool   // version 0: after this abort a new epoch is needed
 	Reborn bool
 }
 

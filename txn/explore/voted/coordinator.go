@@ -76,7 +76,7 @@ func (c coordinator) event(e explore.Event) twopc.Event {
 	case explore.Message:
 		switch m := e.Body.(type) {
 		case add:
-			return twopc.Add{Request: m.Request, Owner: m.Owner, Members: []twopc.Member{member(m.Part)}, Version: 1}
+			return twopc.Add{Request: m.Request, Owner: m.Owner, Members: []twopc.Member{member(m.Part)}, Version: 0}
 		case end:
 			return twopc.End{Request: m.Request, Owner: m.Owner, Commit: m.Commit, Version: c.endVersion()}
 		case initialise:
@@ -94,10 +94,10 @@ func (c coordinator) event(e explore.Event) twopc.Event {
 	panic("voted: event for nobody: " + e.String())
 }
 
-// endVersion: without an epoch per transaction EndTxn is what it was at version 1.
+// endVersion: without an epoch per transaction EndTxn is what it was at version 0.
 func (c coordinator) endVersion() int8 {
 	if c.Plant == OneEpoch {
-		return 1
+		return 0
 	}
 	return c.Version
 }

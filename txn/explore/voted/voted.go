@@ -16,12 +16,12 @@ import (
 type Setting struct {
 	Transactions int  // that the client runs, one after the other
 	Partitions   int  // that each of them writes to
-	Version      int8 // transaction.version of the client, 1 or 2
+	Version      int8 // transaction.version of the client, 0 or 2
 	Replaced     bool // the client may vanish once, and another instance takes its id
 	Narrow       bool // transactions after the first leave out the first partition
 	Patient      bool // timeouts wait until nothing else can happen
 	OnlyEndsLate bool // of the client's requests only EndTxn may come late: shows what that alone does
-	Punctual     bool // no request of the client comes late: what version 1 needs
+	Punctual     bool // no request of the client comes late: what version 0 needs
 	Plant        Plant
 }
 

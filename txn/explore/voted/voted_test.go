@@ -78,23 +78,23 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 	}
 }
 
-// At version 1 an EndTxn that comes late decides the next transaction: the request does not say which one it means.
-func TestALateEndTxnDecidesTheNextTransactionAtVersion1(t *testing.T) {
-	r := search(t, Setting{Transactions: 2, Partitions: 1, Version: 1, OnlyEndsLate: true}, explore.Limits{States: 2_000_000})
+// At version 0 an EndTxn that comes late decides the next transaction: the request does not say which one it means.
+func TestALateEndTxnDecidesTheNextTransactionAtVersion0(t *testing.T) {
+	r := search(t, Setting{Transactions: 2, Partitions: 1, Version: 0, OnlyEndsLate: true}, explore.Limits{States: 2_000_000})
 	if r.Broken == nil || !strings.Contains(r.Broken.What, "never asked") {
 		t.Error("not found")
 	}
 }
 
-// What version 1 lacks is the name of the transaction in the client's requests. Where none of them comes late it holds too.
-func TestVersion1HoldsWhereNoRequestOfTheClientComesLate(t *testing.T) {
+// What version 0 lacks is the name of the transaction in the client's requests. Where none of them comes late it holds too.
+func TestVersion0HoldsWhereNoRequestOfTheClientComesLate(t *testing.T) {
 	for _, c := range []struct {
 		Setting
 		explore.Limits
 	}{
-		{Setting{Transactions: 2, Partitions: 2, Version: 1, Punctual: true}, explore.Limits{Crashes: 1}},
-		{Setting{Transactions: 2, Partitions: 1, Version: 1, Punctual: true}, explore.Limits{Crashes: 1, Depositions: true}},
-		{Setting{Transactions: 2, Partitions: 1, Version: 1, Punctual: true, Replaced: true}, explore.Limits{Crashes: 1}},
+		{Setting{Transactions: 2, Partitions: 2, Version: 0, Punctual: true}, explore.Limits{Crashes: 1}},
+		{Setting{Transactions: 2, Partitions: 1, Version: 0, Punctual: true}, explore.Limits{Crashes: 1, Depositions: true}},
+		{Setting{Transactions: 2, Partitions: 1, Version: 0, Punctual: true, Replaced: true}, explore.Limits{Crashes: 1}},
 	} {
 		if r := search(t, c.Setting, c.Limits); r.Broken != nil || !r.Complete {
 			t.Errorf("%s: broken or not all visited", r.System)
