@@ -29,10 +29,16 @@ const (
 	autoCreateWait = 5 * time.Second
 )
 
+// askedName names a topic of a request.
+type askedName struct {
+	name string
+	id   meta.TopicID
+}
+
 func metadata(c *call, req *kmsg.MetadataRequest) kmsg.Response {
 	allow := !c.cfg.NoAutoCreate && (req.AllowAutoTopicCreation || c.version < firstAutoCreateField)
 	resp := kmsg.NewPtrMetadataResponse()
-	names := req.Topics
+	names := onceBy(req.Topics, func(t *kmsg.MetadataRequestTopic) askedName { return askedName{text(t.Topic), t.TopicID} })
 	all := names == nil || c.version < firstNullMeansAll && len(names) == 0
 	failed := map[string]error{}
 	if !all && allow {

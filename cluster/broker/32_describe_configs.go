@@ -20,8 +20,15 @@ var describeConfigsAPI = api{
 	},
 }
 
+// resource names what has configs.
+type resource struct {
+	kind kmsg.ConfigResourceType
+	name string
+}
+
 func describeConfigs(c *call, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := kmsg.NewPtrDescribeConfigsResponse()
+	req.Resources = onceBy(req.Resources, func(r *kmsg.DescribeConfigsRequestResource) resource { return resource{r.ResourceType, r.ResourceName} })
 	for i := range req.Resources {
 		in := &req.Resources[i]
 		out := kmsg.NewDescribeConfigsResponseResource()

@@ -28,6 +28,7 @@ func describeLogDirs(c *call, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 			c.addLogDir(&dir, image.Topic(name), nil)
 		}
 	}
+	req.Topics = onceBy(req.Topics, func(t *kmsg.DescribeLogDirsRequestTopic) string { return t.Topic })
 	for i := range req.Topics {
 		if t := image.Topic(req.Topics[i].Topic); t != nil {
 			c.addLogDir(&dir, t, req.Topics[i].Partitions)

@@ -43,6 +43,18 @@ func TestWhatARequestNamesAgainIsAnsweredOnce(t *testing.T) {
 	if got := c.ask(find).(*kmsg.FindCoordinatorResponse).Coordinators; len(got) != 2 || got[1].Key != "h" {
 		t.Errorf("coordinators: %+v", got)
 	}
+	topics := kmsg.NewPtrMetadataRequest()
+	topics.Version = 12
+	topics.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr("t")}, {Topic: kmsg.StringPtr("t")}, {Topic: kmsg.StringPtr("u")}}
+	if got := c.ask(topics).(*kmsg.MetadataResponse).Topics; len(got) != 2 || *got[0].Topic != "t" || *got[1].Topic != "u" {
+		t.Errorf("topics: %+v", got)
+	}
+	configs := kmsg.NewPtrDescribeConfigsRequest()
+	configs.Version = 4
+	configs.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: 2, ResourceName: "t"}, {ResourceType: 4, ResourceName: "t"}, {ResourceType: 2, ResourceName: "t"}}
+	if got := c.ask(configs).(*kmsg.DescribeConfigsResponse).Resources; len(got) != 2 || got[1].ResourceType != 4 {
+		t.Errorf("configs: %+v", got)
+	}
 	remove := kmsg.NewPtrDeleteGroupsRequest()
 	remove.Version, remove.Groups = 2, []string{"g", "g"}
 	if got := c.ask(remove).(*kmsg.DeleteGroupsResponse).Groups; len(got) != 1 || got[0].ErrorCode != codeNone {

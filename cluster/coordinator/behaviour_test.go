@@ -108,12 +108,12 @@ func TestElectedButNotReadyIsLoading(t *testing.T) {
 	}
 }
 
-func TestAGroupWhoseRecordIsRefusedStartsAnewFromTheLog(t *testing.T) {
+func TestAGroupWhoseRecordIsTooLargeSaysSoAndStartsAnewFromTheLog(t *testing.T) {
 	r := newRig(t)
 	old := r.member("g")
 	j := wait(t, r.join("g", old.MemberID, func(e *group.Join) { e.Protocols[0].Metadata = []byte("more topics") }))
 	r.part.change(func(p *fakeShard) { p.refuse = partition.ErrTooLarge })
-	if s := wait(t, r.sync("g", j, map[string][]byte{j.MemberID: []byte("huge")})); s.Code != group.NotCoordinator {
+	if s := wait(t, r.sync("g", j, map[string][]byte{j.MemberID: []byte("huge")})); s.Code != UnknownServerError {
 		t.Fatalf("sync: %s", s.Code)
 	}
 	if s := wait(t, r.sync("g", old, nil)); s.Code != group.OK || string(s.Assignment) != "all" {

@@ -1,9 +1,12 @@
 package coordinator
 
 import (
+	"errors"
+
 	"fmt"
 	"time"
 
+	"gopherlog/cluster/partition"
 	"gopherlog/txn/group"
 )
 
@@ -35,7 +38,9 @@ type live struct {
 	// spoiled: a record could not be appended, and the machine does not know how to go on. It answers NOT_COORDINATOR until all its appends
 	// have an outcome; then another one is made of what the log says.
 	spoiled bool
-	counted counted // in the metrics
+	// tooLarge: that record never can be. Who waits for the assignment is told UNKNOWN_SERVER_ERROR, as by Kafka: to join anew would not help.
+	tooLarge bool
+	counted  counted // in the metrics
 }
 
 // load makes the machines of all groups that the log knows.
@@ -136,6 +141,9 @@ func (t *groupTerm) do(l *live, effects []group.Effect) {
 		case group.Joined:
 			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
 		case group.Synced:
+			if l.tooLarge && e.Code == group.NotCoordinator {
+				e.Code = UnknownServerError
+			}
 			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
 		case group.Left:
 			t.answer(e.Request, e, fences(e.Codes))
@@ -207,7 +215,7 @@ func (t *groupTerm) appendRecord(l *live, r *group.Record) {
 			t.handle(l, group.Durable{})
 		default:
 			t.g.cfg.Logger.Warn("group's record was not appended: its members join anew", "group", l.id, "shard", t.s.number, "error", err)
-			l.spoiled = true
+			l.spoiled, l.tooLarge = true, errors.Is(err, partition.ErrTooLarge)
 			t.handle(l, group.Lost{})
 		}
 	}, nil, pair{group.Key{Group: l.id}, r.Encode()})
