@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -67,8 +68,8 @@ func measures(c result.Cell) (load string, rows []measure) {
 	case c.Bound == 1:
 		return "one record in flight", []measure{ackRow("p50", p50), ackRow("p99", p99), rateRow, cpuRow}
 	}
-	if c.Txn != nil {
-		return "saturation", []measure{txnRow, rateRow, cpuRow}
+	if c.Txn != nil { // their records a second are as many times as many
+		return "saturation", []measure{txnRow, cpuRow}
 	}
 	return "saturation", []measure{rateRow, cpuRow, rssRow}
 }
@@ -149,13 +150,109 @@ func asLaunched(runs []*result.Run, of result.System) string {
 }
 
 func (b *Beside) add(r *result.Run, one, other result.System) {
+	b.halves(r, one, other)
 	for _, x := range r.Manifest.Cells {
-		for _, y := range r.Manifest.Cells {
-			if x.System == one.Name && y.System == other.Name && rest(x) == rest(y) {
-				b.cells(r, x, y)
+		if x.System != one.Name {
+			continue
+		}
+		if y, instead, ok := partner(r, x, other); ok {
+			b.cells(r, x, y, instead)
+		}
+	}
+}
+
+// partner is the cell of the other system that agrees in everything else. Where that system cannot vote, it is the one with its own transactions,
+// and what it stands for.
+func partner(r *result.Run, x result.Cell, other result.System) (y result.Cell, instead string, ok bool) {
+	for _, y := range r.Manifest.Cells {
+		if y.System == other.Name && rest(y) == rest(x) && y.Absent == "" {
+			return y, "", true
+		}
+	}
+	if plainGuarantee(x) != votes {
+		return y, "", false
+	}
+	like := strings.ReplaceAll(rest(x), "guarantee="+votes, "guarantee="+transacts)
+	for _, y := range r.Manifest.Cells {
+		if y.System == other.Name && rest(y) == like && y.Absent == "" {
+			return y, " beside " + transacts, true
+		}
+	}
+	return y, "", false
+}
+
+// The guarantees with transactions.
+const (
+	transacts = "transactional"
+	votes     = "two_phase_commit"
+)
+
+// halves compares how large transactions must be for half of the rate without.
+func (b *Beside) halves(r *result.Run, one, other result.System) {
+	lines := sizeLines(r)
+	find := func(guarantee string, like *sizeLine) *sizeLine {
+		for _, l := range lines {
+			if l.system == other.Name && l.plain == guarantee && l.variant == like.variant {
+				return l
+			}
+		}
+		return nil
+	}
+	for _, x := range lines {
+		if x.system != one.Name || !x.fitted {
+			continue
+		}
+		load := []string{strings.ReplaceAll(x.plain, "_", " ")}
+		y := find(x.plain, x)
+		if y == nil && x.plain == votes {
+			if y = find(transacts, x); y != nil {
+				load[0] += " beside " + transacts
+			}
+		}
+		if y == nil || !y.fitted {
+			continue
+		}
+		if x.variant != "" {
+			load = append(load, x.variant)
+		}
+		row := []string{strings.Join(load, ", "), "n50: records a transaction for half of the rate without", halfWords(x.fit), halfWords(y.fit), "not measured", "", ""}
+		if iv, ok := halfRatio(x, y, r.Manifest.Scenario.Seed); ok {
+			row[4] = ratioWords(iv, r.Manifest.Scenario.Blocks)
+		}
+		b.Table.Rows = append(b.Table.Rows, row)
+	}
+}
+
+// halfRatio is n50 of one line to the other's, block by block, where both reach it.
+func halfRatio(x, y *sizeLine, seed int64) (stats.Interval, bool) {
+	half := func(l *sizeLine, block int) (float64, bool) {
+		at := slices.Index(l.blockIDs, block)
+		if at < 0 {
+			return 0, false
+		}
+		f, ok := stats.FitCost(l.blocks[at:at+1], seed)
+		return f.Half.Center, ok && f.Half.Center > 0 && !math.IsInf(f.Half.Center, 1)
+	}
+	var blocks []stats.Block
+	for _, id := range x.blockIDs {
+		if hx, ok := half(x, id); ok {
+			if hy, ok := half(y, id); ok {
+				blocks = append(blocks, stats.Block{A: hx, B: hy})
 			}
 		}
 	}
+	if len(blocks) == 0 {
+		return stats.Interval{}, false
+	}
+	return stats.Ratio(blocks, seed), true
+}
+
+// ratioWords prints a ratio with its bounds; of fewer than three blocks it says so.
+func ratioWords(iv stats.Interval, blocks int) string {
+	if iv.N < 3 {
+		return fmt.Sprintf("%s × [%d of %s]", times(iv.Center), iv.N, plural(blocks, "block"))
+	}
+	return fmt.Sprintf("%s × [%s – %s]", times(iv.Center), times(iv.Lo), times(iv.Hi))
 }
 
 // rest is everything that a cell was swept over, but the system.
@@ -176,14 +273,14 @@ func fellShort(r *result.Run, c result.Cell) bool {
 	return ok && c.Model != "closed" && kept.Center < 100*achievedShare
 }
 
-// besideRate is what a cell was swept over but the system and the rate.
-func besideRate(c result.Cell) string {
+// besideRate is what a cell was swept over but the system and the rate; its guarantee may stand beside another one.
+func besideRate(c result.Cell, instead string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(c.Sweep)) {
 		switch {
 		case k == "target.system" || k == "load.rate":
 		case k == "guarantee":
-			out = append(out, strings.ReplaceAll(c.Sweep[k], "_", " "))
+			out = append(out, strings.ReplaceAll(c.Sweep[k], "_", " ")+instead)
 		default:
 			out = append(out, sweptWord(k, c.Sweep[k]))
 		}
@@ -191,9 +288,10 @@ func besideRate(c result.Cell) string {
 	return strings.Join(out, ", ")
 }
 
-func (b *Beside) cells(r *result.Run, x, y result.Cell) {
+// cells compares two. The second may stand for one that its system cannot run; then it is said instead of what.
+func (b *Beside) cells(r *result.Run, x, y result.Cell, instead string) {
 	load, rows := measures(x)
-	if also := besideRate(x); also != "" {
+	if also := besideRate(x, instead); also != "" {
 		load += ", " + also
 	}
 	if late := fellShort(r, x) || fellShort(r, y); late {
@@ -207,11 +305,8 @@ func (b *Beside) cells(r *result.Run, x, y result.Cell) {
 		}
 		row := []string{load, m.what, valueOf(vx, okx, m.print), valueOf(vy, oky, m.print), "not measured", "", ""}
 		iv, ok := ratio(r, x.ID, y.ID, m.pick)
-		switch {
-		case ok && iv.N < 3:
-			row[4] = fmt.Sprintf("%s × [%d of %d blocks]", times(iv.Center), iv.N, r.Manifest.Scenario.Blocks)
-		case ok:
-			row[4] = fmt.Sprintf("%s × [%s – %s]", times(iv.Center), times(iv.Lo), times(iv.Hi))
+		if ok {
+			row[4] = ratioWords(iv, r.Manifest.Scenario.Blocks)
 		}
 		row[5], row[6] = goalOf(r, m.metric, x, y)
 		b.Table.Rows = append(b.Table.Rows, row)

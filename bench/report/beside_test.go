@@ -160,3 +160,88 @@ func TestRunsOfOneSystemHaveNothingBesideThem(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// withKafka adds, to transactions of several sizes, Apache Kafka, whose transactions cost ten times as much and which cannot vote.
+func withKafka(blocks int) *txnSample {
+	s := sizes(blocks, true)
+	s.m.Systems = []result.System{{Name: "gopherlog", Nodes: 3, ReplicationFactor: 3}, {Name: "kafka", Nodes: 3, ReplicationFactor: 3}}
+	for i, c := range s.m.Cells {
+		c.System = "gopherlog"
+		c.Sweep["target.system"], c.Sweep["guarantee"] = "gopherlog", c.Guarantee
+		s.m.Cells[i] = c
+		theirs := c
+		theirs.System, theirs.Sweep = "kafka", map[string]string{}
+		for k, v := range c.Sweep {
+			theirs.Sweep[k] = v
+		}
+		theirs.Sweep["target.system"] = "kafka"
+		ours := trialsOf(s, c.ID)
+		if c.Guarantee == votes {
+			theirs.Absent, ours = "its coordinator decides alone", nil
+		}
+		theirs.ID = c.ID + "k"
+		s.m.Cells = append(s.m.Cells, theirs)
+		for _, t := range ours {
+			t.ID, t.Cell = t.ID+"k", theirs.ID
+			if c.Txn != nil {
+				n, k := float64(c.Txn.Records), float64(c.Producers)
+				t.Txns = k / (10*(k/t.Txns-9e-6*n) + 9e-6*n)
+				t.Commits = t.Txns * n
+			}
+			s.res.Trials = append(s.res.Trials, t)
+		}
+	}
+	return s
+}
+
+func trialsOf(s *txnSample, cell string) (out []result.Trial) {
+	for _, t := range s.res.Trials {
+		if t.Cell == cell {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func TestTransactionsOfTwoSystemsAreComparedBySizeAndByHalf(t *testing.T) {
+	r, err := result.Load(withKafka(6).write(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := SideBySide([]*result.Run{r})
+	if len(all) != 1 {
+		t.Fatalf("%d comparisons", len(all))
+	}
+	rows := map[string][]string{}
+	load := ""
+	for _, row := range all[0].Table.Rows {
+		if row[0] != "" {
+			load = row[0]
+		}
+		rows[load+" | "+row[1]] = row
+	}
+	const half = " | n50: records a transaction for half of the rate without"
+	for _, x := range []struct {
+		row      string
+		low, top float64
+	}{
+		{"transactional, 1 producer" + half, 0.08, 0.12},
+		{"transactional, 8 producers" + half, 0.08, 0.12},
+		{"two phase commit beside transactional, 1 producer" + half, 0.2, 0.32},
+		{"saturation, transactional, 1 producer, 1 record a transaction | transactions/s", 8.5, 10.5},
+		{"saturation, two phase commit beside transactional, 8 producers, 1 record a transaction | transactions/s", 3, 4.5},
+	} {
+		row := rows[x.row]
+		if row == nil {
+			t.Errorf("no row %q in\n%s", x.row, all[0].Text())
+			continue
+		}
+		var ratio float64
+		if _, err := fmt.Sscan(row[4], &ratio); err != nil || ratio < x.low || ratio > x.top || !strings.Contains(row[4], "–") {
+			t.Errorf("%s: %q, want %g to %g with its interval", x.row, row[4], x.low, x.top)
+		}
+	}
+	if text := all[0].Text(); strings.Contains(text, "not measured") {
+		t.Errorf("what a system cannot do counts as not measured:\n%s", text)
+	}
+}

@@ -222,6 +222,9 @@ func (s *set) figures(p *page) error {
 				continue
 			}
 			if c := transactionSize(r); c != nil {
+				if s.sized() > 1 {
+					c.Caption = r.Manifest.Scenario.Name + ". " + c.Caption
+				}
 				p.Sizes = append(p.Sizes, c) // no one factor tells what a transaction costs
 				continue
 			}

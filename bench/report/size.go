@@ -14,12 +14,15 @@ import (
 // sizeLine is one line of chart C4: transactions of several sizes that agree in everything else, beside the same producers without
 // transactions.
 type sizeLine struct {
+	system     string
+	plain      string // the guarantee, without the system
 	guarantee  string
 	variant    string // what tells it from other lines of the guarantee: producers, partitions, other swept keys
 	producers  int
 	partitions int
 	sizes      []sizePoint
 	blocks     []stats.CostBlock
+	blockIDs   []int
 	base       string // guarantee of the cells without transactions; "" where none ran
 	fit        stats.Line
 	fitted     bool
@@ -58,9 +61,9 @@ func sizeLines(r *result.Run) []*sizeLine {
 		if c.Txn == nil || c.Model != "closed" || c.Absent != "" {
 			continue
 		}
-		key := c.Guarantee + "\x00" + variantOf(c)
+		key := r.Manifest.SystemOf(c).Name + "\x00" + c.Guarantee + "\x00" + variantOf(c)
 		if byKey[key] == nil {
-			byKey[key] = &sizeLine{guarantee: c.Guarantee, variant: variantOf(c), producers: max(c.Producers, 1), partitions: c.Txn.Partitions}
+			byKey[key] = &sizeLine{system: r.Manifest.SystemOf(c).Name, plain: plainGuarantee(c), guarantee: c.Guarantee, variant: variantOf(c), producers: max(c.Producers, 1), partitions: c.Txn.Partitions}
 			keys = append(keys, key)
 		}
 		cellsOf[key] = append(cellsOf[key], c)
@@ -98,6 +101,8 @@ func sweptWord(key, value string) string {
 	switch key {
 	case "producers.count":
 		return plural("producer")
+	case "producers.transaction.records":
+		return plural("record") + " a transaction"
 	case "producers.transaction.partitions":
 		return plural("partition")
 	}
@@ -110,7 +115,7 @@ func sweptWord(key, value string) string {
 
 // fill measures a line. Blocks without a value for a size do without it.
 func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
-	plain := l.plain(r, cs[0])
+	plain := l.without(r, cs[0])
 	byBlock := map[int]*stats.CostBlock{}
 	for _, c := range cs {
 		var rates []float64
@@ -146,7 +151,8 @@ func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
 		}
 		l.sizes = append(l.sizes, point)
 	}
-	for _, k := range sortedInts(byBlock) {
+	l.blockIDs = sortedInts(byBlock)
+	for _, k := range l.blockIDs {
 		l.blocks = append(l.blocks, *byBlock[k])
 	}
 	if len(l.sizes) > 1 {
@@ -154,8 +160,8 @@ func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
 	}
 }
 
-// plain is, by block, what the same producers reached without transactions: idempotent where that ran, else at least once.
-func (l *sizeLine) plain(r *result.Run, like result.Cell) map[int]float64 {
+// without is, by block, what the same producers reached without transactions: idempotent where that ran, else at least once.
+func (l *sizeLine) without(r *result.Run, like result.Cell) map[int]float64 {
 	for _, g := range []string{"idempotent", "at_least_once"} {
 		values := map[int][]float64{}
 		for _, c := range r.Manifest.Cells {
@@ -248,9 +254,23 @@ func sizeOutcome(r *result.Run) string {
 	return "records a transaction at which half of the rate without transactions is reached: " + strings.Join(parts, "; ")
 }
 
+// sized counts the runs whose transactions have several sizes.
+func (s *set) sized() (n int) {
+	for _, r := range s.runs {
+		if len(sizeLines(r)) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // sizeTable says what the fit found, a line of the chart a row.
 func (s *set) sizeTable() Table {
+	several := s.sized() > 1
 	t := Table{Head: []string{"guarantee", "a, ms a transaction", "b, µs a record", "n50, records", "n50 is", "transactions/s of one record, each producer", "blocks", "fit off by"}}
+	if several {
+		t.Head = append([]string{"scenario"}, t.Head...)
+	}
 	for _, r := range s.runs {
 		for _, l := range sizeLines(r) {
 			if !l.fitted {
@@ -261,8 +281,12 @@ func (s *set) sizeTable() Table {
 				k := float64(l.producers)
 				one = brackets(stats.Interval{Center: z.rate.Center / k, Lo: z.rate.Lo / k, Hi: z.rate.Hi / k, N: z.rate.N}, sig)
 			}
-			t.Rows = append(t.Rows, []string{l.name(), brackets(scaled(l.fit.A, 1e3), sig), brackets(scaled(l.fit.B, 1e6), sig), halfWords(l.fit), l.reach(), one,
-				fmt.Sprint(l.fit.A.N), fmt.Sprintf("%.0f %%", 100*l.fit.Off)})
+			row := []string{l.name(), brackets(scaled(l.fit.A, 1e3), sig), brackets(scaled(l.fit.B, 1e6), sig), halfWords(l.fit), l.reach(), one,
+				fmt.Sprint(l.fit.A.N), fmt.Sprintf("%.0f %%", 100*l.fit.Off)}
+			if several {
+				row = append([]string{r.Manifest.Scenario.Name}, row...)
+			}
+			t.Rows = append(t.Rows, row)
 		}
 	}
 	return t
