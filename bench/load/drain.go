@@ -50,16 +50,22 @@ func (r *runner) judgeDrain(d Drain) {
 	}
 }
 
-// awaitStable waits until no transaction holds readers back, at most as long as the broker may take to end one that was left open.
+// awaitStable waits until no transaction holds readers back, at most as long as the broker may take to end one that was left open, and no
+// longer once it is certain that it does not.
 func (r *runner) awaitStable(ctx context.Context, teller StableTeller, answers *history.Stream) {
-	ctx, cancel := context.WithTimeout(ctx, r.plan.Producers.Transaction.Timeout+stableGrace)
+	timeout := r.plan.Producers.Transaction.Timeout
+	ctx, cancel := context.WithTimeout(ctx, timeout+stableGrace)
 	defer cancel()
+	var calm time.Duration // since when nothing excuses the broker
+	if r.plan.Troubled {
+		calm = r.clock.Now()
+	}
 	for ctx.Err() == nil {
 		ask, done := context.WithTimeout(ctx, drainPatience)
 		stable := r.ask(ask, history.StableAnswer, teller.StableOffsets, answers)
 		ends := r.ends(ask, answers)
 		done()
-		if !missing(stable) && same(stable, ends) {
+		if !missing(stable) && same(stable, ends) || r.stood.stuck(stable, ends, calm, r.clock.Now(), timeout+stillGrace) {
 			return
 		}
 		pause(ctx, 5*drainPause)

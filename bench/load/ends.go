@@ -53,6 +53,12 @@ func (r *runner) ask(ctx context.Context, kind history.Kind, q question, answers
 				continue
 			}
 			out[t.first+int(p)] = a.Offset
+			switch kind {
+			case history.StableAnswer:
+				r.stood.stable(t.first+int(p), a.Offset, now)
+			case history.EndAnswer:
+				r.stood.end(t.first+int(p), a.Offset)
+			}
 			if answers != nil {
 				answers.Append(history.Record{Kind: kind, Partition: uint32(t.first + int(p)), Offset: a.Offset, Epoch: a.LeaderEpoch, Asked: asked, At: now})
 			}

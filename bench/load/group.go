@@ -171,13 +171,13 @@ func (r *runner) flat(topic string, partition int32) (int, bool) {
 
 // readerCaughtUp says whether the visible reader has read all that is readable now.
 func (r *runner) readerCaughtUp(ctx context.Context) bool {
-	q := r.driver.EndOffsets
+	q, kind := r.driver.EndOffsets, history.EndAnswer
 	if teller, ok := r.driver.(StableTeller); ok && r.plan.Guarantee.Transacts() {
-		q = teller.StableOffsets
+		q, kind = teller.StableOffsets, history.StableAnswer
 	}
 	ask, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	targets := r.ask(ask, history.EndAnswer, q, nil)
+	targets := r.ask(ask, kind, q, nil)
 	ask2, done := context.WithTimeout(ctx, time.Second)
 	defer done()
 	return !missing(targets) && wait(ask2, func() bool { return passed(r.reader, targets) })

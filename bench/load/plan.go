@@ -26,6 +26,7 @@ type Plan struct {
 	Interval    time.Duration  // of histograms and rates; default 1 s
 	EndsEvery   time.Duration  // how often end offsets are asked; default 250 ms
 	DrainReader func() Driver  // a fresh driver for the final read, which Run closes; nil: a fresh client of the run's driver
+	Troubled    bool           // faults befall the system: what stood still meanwhile is given its time from the beginning of the final read
 	BeforeDrain func()         // called between the last outcome and the final read: returns when the system is whole again; may be nil
 	Clock       *Clock         // nil: a clock of its own
 	Workers     *Workers       // filled when the load starts; may be nil

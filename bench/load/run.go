@@ -31,6 +31,7 @@ type runner struct {
 	outages []outageTracker
 	stalls  []stallTracker
 	acked   ends // highest acknowledged offset + 1
+	stood   standing
 	waiting atomic.Int64
 	errors  *errorTable
 	invalid []string      // owned by the goroutine of Run
@@ -61,6 +62,7 @@ func Run(ctx context.Context, d Driver, p Plan) (*Outcome, error) {
 		}
 	}
 	r.outages, r.stalls, r.acked = make([]outageTracker, len(r.places)), make([]stallTracker, len(r.places)), make(ends, len(r.places))
+	r.stood = make(standing, len(r.places))
 	if len(r.places) == 0 {
 		return nil, errors.New("load: a plan without partitions")
 	}

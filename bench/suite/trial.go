@@ -106,6 +106,7 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 		}
 		return d
 	}
+	plan.Troubled = len(t.cell.Faults) > 0
 	plan.BeforeDrain = func() { t.awaitWhole(ctx) }
 	if t.shared() {
 		defer t.removeTopics(plan)
