@@ -28,12 +28,8 @@ const (
 	TxnIDNotFound     kafkatx.Code = 105
 )
 
-const (
-	// defaultHold is how long a request waits for the end of a transaction that is in its way.
-	defaultHold = 5 * time.Second
-	// fetchIDTimeout bounds how long requests wait for a producer id.
-	fetchIDTimeout = 10 * time.Second
-)
+// defaultHold is how long a request waits for the end of a transaction that is in its way.
+const defaultHold = 5 * time.Second
 
 // TxnMeta is what transactions need of the control group; *meta.Controller is the real one.
 type TxnMeta interface {

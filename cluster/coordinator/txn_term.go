@@ -1,11 +1,12 @@
 package coordinator
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"gopherlog/cluster/partition"
 	"gopherlog/engine/record"
 	"gopherlog/txn/kafkatx"
 )
@@ -18,10 +19,7 @@ type txnTerm struct {
 	lives   map[string]*txn
 	answers map[kafkatx.Request]*asked
 	last    kafkatx.Request
-
-	fresh    []int64  // producer ids that nobody took yet
-	needing  []needed // requests that wait for one
-	fetching bool
+	ids     ids
 }
 
 // txn is a transactional id with its machine.
@@ -42,17 +40,14 @@ type asked struct {
 	until time.Time // when it is not held any longer
 }
 
-// needed is a request that waits for a producer id.
-type needed struct {
-	of  *txn
-	ask *asked
-}
-
 // timerHeld is the kind of the timer that ends waiting; the machine's own kinds are smaller.
 const timerHeld = 100
 
 func newTxnTerm(x *Transactions, t *term) *txnTerm {
-	return &txnTerm{term: t, x: x, table: t.s.table.(*txnTable), lives: map[string]*txn{}, answers: map[kafkatx.Request]*asked{}}
+	return &txnTerm{
+		term: t, x: x, table: t.s.table.(*txnTable), lives: map[string]*txn{}, answers: map[kafkatx.Request]*asked{},
+		ids: ids{t: t, next: x.cfg.Meta.NextProducerID},
+	}
 }
 
 // load makes the machines of all transactional ids that the log knows.
@@ -70,9 +65,7 @@ func (t *txnTerm) lost() {
 		l.held = nil // or they would be handed in again, to a machine made anew whose end nobody sees to
 		t.handle(l, kafkatx.Lost{})
 	}
-	for _, n := range t.needing {
-		t.refuse([]*asked{n.ask})
-	}
+	t.ids.abandon(partition.ErrNotCoordinator)
 	if n := len(t.answers); n > 0 {
 		panic(fmt.Sprintf("coordinator: shard %d of %s, epoch %d: %d requests were never answered", t.s.number, TransactionsTopic, t.epoch, n))
 	}
@@ -125,8 +118,8 @@ func (t *txnTerm) request(l *txn, a *asked) {
 	r := t.last
 	t.answers[r] = a
 	fresh := int64(kafkatx.None)
-	if n := len(t.fresh); n > 0 {
-		fresh = t.fresh[n-1]
+	if id, there := t.ids.peek(); there {
+		fresh = id
 	}
 	t.handle(l, t.skipEpochCheck(l, a.event(r, fresh)))
 }
@@ -153,13 +146,9 @@ func (t *txnTerm) settle(l *txn) {
 		next := t.live(l.id)
 		next.held = l.held
 		t.settle(next)
-	case l.state.Meta == nil && len(l.state.Pending) == 0 && !t.needs(l):
+	case l.state.Meta == nil && len(l.state.Pending) == 0 && !t.ids.awaits(l.id):
 		delete(t.lives, l.id)
 	}
-}
-
-func (t *txnTerm) needs(l *txn) bool {
-	return slices.ContainsFunc(t.needing, func(n needed) bool { return n.of == l })
 }
 
 func (t *txnTerm) do(l *txn, effects []kafkatx.Effect) {
@@ -176,7 +165,7 @@ func (t *txnTerm) do(l *txn, effects []kafkatx.Effect) {
 		case kafkatx.NeedID:
 			t.need(l, e.Request)
 		case kafkatx.Took:
-			t.fresh = slices.DeleteFunc(t.fresh, func(id int64) bool { return id == e.ProducerID })
+			t.ids.take(e.ProducerID)
 		case kafkatx.SetTimer:
 			t.after(timerKey{id: l.id, kind: uint8(e.Kind)}, e.After)
 		case kafkatx.ClearTimer:
@@ -255,41 +244,17 @@ func (t *txnTerm) need(l *txn, r kafkatx.Request) {
 		return
 	}
 	delete(t.answers, r)
-	t.needing = append(t.needing, needed{l, a})
-	t.fetch()
-}
-
-// fetch gets one producer id, if none is being got.
-func (t *txnTerm) fetch() {
-	if t.fetching || len(t.needing) == 0 {
-		return
-	}
-	t.fetching = true
-	t.s.of.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(t.s.of.ctx, fetchIDTimeout)
-		defer cancel()
-		id, err := t.x.cfg.Meta.NextProducerID(ctx)
-		t.post(func() { t.fetched(id, err) })
-	})
-}
-
-func (t *txnTerm) fetched(id int64, err error) {
-	t.fetching = false
-	if err == nil {
-		t.fresh = append(t.fresh, id)
-	}
-	waiting := t.needing
-	t.needing = nil
-	for _, n := range waiting {
-		if err != nil {
-			t.x.cfg.Logger.Warn("no producer id", "shard", t.s.number, "error", err)
-			n.ask.done(kafkatx.Answer{Code: TxnLoadInProgress, ProducerID: kafkatx.None, Epoch: kafkatx.None}) // clients come again
-			t.settle(n.of)
-			continue
+	t.ids.await(l.id, func(err error) {
+		switch {
+		case err == nil:
+			t.request(t.live(l.id), a)
+		case errors.Is(err, partition.ErrNotCoordinator):
+			a.done(elsewhere)
+		default:
+			a.done(refusal(TxnLoadInProgress)) // clients come again
+			t.settle(l)
 		}
-		t.request(t.live(n.of.id), n.ask)
-	}
-	t.fetch()
+	})
 }
 
 // appendMeta replicates a machine's record.

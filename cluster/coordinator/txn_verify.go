@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
@@ -14,7 +13,7 @@ import (
 
 // verifyMethod asks a transactional id's coordinator what partition.Coordinators is asked.
 //
-//	call:    version i8 = 1 | transactional id string | producer id i64 | epoch i16 | topic string | partition i32 | add i8 | patience in ms i32
+//	call:    version i8 = 1 | question
 //	answer:  code i16 | term of who answers i32
 //
 // Strings have a length of two bytes. The answer's code is 0 when the transaction is ongoing and has the partition.
@@ -122,17 +121,7 @@ func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) (c kafkat
 	}
 	w := field.Writer{}
 	w.Int8(verifyVersion)
-	w.Text(q.TransactionalID)
-	w.Int64(q.ProducerID)
-	w.Int16(q.Epoch)
-	w.Text(q.Topic)
-	w.Int32(q.Number)
-	add := int8(0)
-	if q.Add {
-		add = 1
-	}
-	w.Int8(add)
-	w.Int32(int32(patience.Milliseconds()))
+	writeQuestion(&w, q, patience)
 	ctx, cancel := context.WithTimeout(x.shards.ctx, patience)
 	defer cancel()
 	answer, err := x.cfg.Node.Call(ctx, to, verifyMethod, w.Bytes)
@@ -153,12 +142,10 @@ func (x *Transactions) serveVerify(ctx context.Context, from rpc.NodeID, req []b
 	if v := r.Int8(); v != verifyVersion {
 		return nil, fmt.Errorf("coordinator: call of version %d, want %d", v, verifyVersion)
 	}
-	q := partition.Question{TransactionalID: r.Text(), ProducerID: r.Int64(), Epoch: r.Int16(), Topic: r.Text(), Number: r.Int32(), Add: r.Int8() == 1}
-	patience := time.Duration(r.Int32()) * time.Millisecond
+	q := readQuestion(r, x.cfg.Now())
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("coordinator: question of node %d: %w", from, err)
 	}
-	q.Deadline = x.cfg.Now().Add(patience)
 	type answer struct {
 		code kafkatx.Code
 		term int32

@@ -14,7 +14,7 @@ import (
 
 // askMethod carries a partition's question whether a voted transaction is open to its coordinator's node.
 //
-//	call:    version i8 = 1 | transactional id | producer id i64 | epoch i16 | topic | partition i32 | add i8 | patience i32, milliseconds
+//	call:    version i8 = 1 | question
 //	answer:  result u8 | transaction | timeout i32, milliseconds
 //
 // in the flexible encoding.
@@ -58,17 +58,7 @@ func (v *Voted) askNode(node rpc.NodeID, q partition.Question) (partition.Verifi
 	patience := v.patience(q.Deadline).Sub(v.cfg.Now())
 	w := field.Writer{Flexible: true}
 	w.Int8(askVersion)
-	w.Text(q.TransactionalID)
-	w.Int64(q.ProducerID)
-	w.Int16(q.Epoch)
-	w.Text(q.Topic)
-	w.Int32(q.Number)
-	add := int8(0)
-	if q.Add {
-		add = 1
-	}
-	w.Int8(add)
-	w.Int32(int32(max(patience, 0).Milliseconds()))
+	writeQuestion(&w, q, patience)
 	ctx, cancel := context.WithTimeout(v.post.ctx, patience+voteCallTime)
 	defer cancel()
 	answer, err := v.cfg.Node.Call(ctx, node, askMethod, w.Bytes)
@@ -91,8 +81,7 @@ func (v *Voted) serveVerify(ctx context.Context, _ rpc.NodeID, req []byte) ([]by
 	if n := r.Int8(); n != askVersion {
 		return nil, fmt.Errorf("coordinator: call of version %d, want %d", n, askVersion)
 	}
-	q := partition.Question{TransactionalID: r.Text(), ProducerID: r.Int64(), Epoch: r.Int16(), Topic: r.Text(), Number: r.Int32(), Add: r.Int8() == 1}
-	q.Deadline = v.cfg.Now().Add(time.Duration(r.Int32()) * time.Millisecond)
+	q := readQuestion(r, v.cfg.Now())
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("coordinator: question: %w", err)
 	}

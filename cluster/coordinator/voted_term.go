@@ -1,7 +1,7 @@
 package coordinator
 
 import (
-	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -31,10 +31,7 @@ type votedTerm struct {
 	boots map[string]uint8 // machines of an id that this term had before
 	asked map[twopc.Request]*paper
 	last  twopc.Request
-
-	fresh    []int64  // producer ids that nobody took yet
-	needing  []*paper // requests that wait for one
-	fetching bool
+	ids   ids
 }
 
 // voted is a transactional id with its machine. Machines are kept for the whole term: what they hold in memory is what the term fence is
@@ -74,6 +71,7 @@ const timerRevive = 101
 func newVotedTerm(v *Voted, t *term) *votedTerm {
 	return &votedTerm{
 		term: t, v: v, table: t.s.table.(*votedTable), lives: map[string]*voted{}, boots: map[string]uint8{}, asked: map[twopc.Request]*paper{},
+		ids: ids{t: t, next: v.cfg.Meta.NextProducerID},
 	}
 }
 
@@ -92,7 +90,7 @@ func (t *votedTerm) lost() {
 		t.refuse(l.held)
 		l.held = nil
 	}
-	t.refuse(t.needing)
+	t.ids.abandon(partition.ErrNotCoordinator)
 	for _, a := range t.asked {
 		a.refuse(kafkatx.NotCoordinator)
 	}
@@ -190,13 +188,13 @@ func (t *votedTerm) request(l *voted, a *paper) {
 	}
 	fresh := int64(-1)
 	if a.takesID && t.v.cfg.Machine.NeedsProducerID(l.state) {
-		n := len(t.fresh)
-		if n == 0 {
-			t.needing = append(t.needing, a)
-			t.fetch()
+		id, there := t.ids.peek()
+		if !there {
+			t.await(a)
 			return
 		}
-		fresh, t.fresh = t.fresh[n-1], t.fresh[:n-1] // one that is not used after all is missed by nobody
+		t.ids.take(id)
+		fresh = id
 	}
 	if a.commits && l.state.Phase == twopc.Open {
 		l.hasty = t.commitBeforeVotes()
@@ -216,7 +214,7 @@ func (t *votedTerm) settle(l *voted) {
 	switch {
 	case l.spoiled && t.boots[l.id] < 1<<bootBits-1:
 		t.revive(l)
-	case !l.spoiled && l.state.Phase == twopc.Fresh && len(l.held) == 0 && !slices.ContainsFunc(t.needing, func(a *paper) bool { return a.of == l }):
+	case !l.spoiled && l.state.Phase == twopc.Fresh && len(l.held) == 0 && !t.ids.awaits(l.id):
 		delete(t.lives, l.id)
 	}
 }
@@ -406,38 +404,19 @@ func (t *votedTerm) expire(l *voted) {
 	t.settle(l)
 }
 
-// fetch gets one producer id, if none is being got.
-func (t *votedTerm) fetch() {
-	if t.fetching || len(t.needing) == 0 {
-		return
-	}
-	t.fetching = true
-	t.s.of.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(t.s.of.ctx, fetchIDTimeout)
-		defer cancel()
-		id, err := t.v.cfg.Meta.NextProducerID(ctx)
-		t.post(func() { t.fetched(id, err) })
-	})
-}
-
-func (t *votedTerm) fetched(id int64, err error) {
-	t.fetching = false
-	waiting := t.needing
-	t.needing = nil
-	if err == nil {
-		t.fresh = append(t.fresh, id)
-	} else {
-		t.v.cfg.Logger.Warn("no producer id", "shard", t.s.number, "error", err)
-	}
-	for _, a := range waiting {
-		if err != nil {
+// await hands a request in again when there is a producer id for it.
+func (t *votedTerm) await(a *paper) {
+	t.ids.await(a.of.id, func(err error) {
+		switch {
+		case err == nil:
+			t.request(t.live(a.of.id), a)
+		case errors.Is(err, partition.ErrNotCoordinator):
+			a.refuse(kafkatx.NotCoordinator)
+		default:
 			a.refuse(TxnLoadInProgress) // clients come again
 			t.settle(a.of)
-			continue
 		}
-		t.request(t.live(a.of.id), a)
-	}
-	t.fetch()
+	})
 }
 
 // lookAgain repeats at once what is said to partitions that have another leader now.
