@@ -9,7 +9,7 @@ import (
 
 var offsetCommitAPI = api{
 	key: 8, name: "OffsetCommit", min: 2, max: 10,
-	maxFrame: maxGroupFrame,
+	maxFrame: maxControlFrame,
 	serve:    whenReady(offsetCommit),
 	notes: []string{
 		"Answered when the offsets are committed on a majority of the group's shard. A retention time that a client names (versions 2 to 4) is ignored: offsets live as long as the group has members, and for the node's retention after that.",
@@ -17,9 +17,6 @@ var offsetCommitAPI = api{
 		"From version 9 on a member of a group that is not there is told GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. From version 10 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID.",
 	},
 }
-
-// maxGroupFrame bounds requests that carry subscriptions, assignments or the offsets of many partitions.
-const maxGroupFrame = 4 << 20
 
 const (
 	firstCommitToNoGroup = 9 // that has a code of its own

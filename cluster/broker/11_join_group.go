@@ -22,6 +22,10 @@ var joinGroupAPI = api{
 	},
 }
 
+// maxGroupFrame bounds requests that carry subscriptions or assignments. Those that carry offsets need less: what is larger than
+// maxControlFrame does not fit into a batch either.
+const maxGroupFrame = 4 << 20
+
 const (
 	firstRebalanceTimeout = 1
 	firstMemberIDRequired = 4

@@ -11,7 +11,7 @@ import (
 
 var txnOffsetCommitAPI = api{
 	key: 28, name: "TxnOffsetCommit", min: 0, max: 6,
-	maxFrame: maxGroupFrame,
+	maxFrame: maxControlFrame,
 	serve:    whenReady(txnOffsetCommit),
 	notes: []string{
 		"Answered when the offsets are committed on a majority of the group's shard, as pending: they count when the transaction commits. Until it ends, OffsetFetch with RequireStable answers UNSTABLE_OFFSET_COMMIT for them.",
