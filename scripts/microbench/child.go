@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"gopherlog/scripts/internal/child"
 )
 
 // What a bare loop runs in processes of its own is this program again, told its part by the environment.
@@ -60,7 +62,7 @@ func serveChild(role string) error {
 }
 
 // startChild runs this program in a part. Its listeners are made here, so that their addresses are known to all before any runs.
-func startChild(role string, env []string, listeners ...net.Listener) (*process, error) {
+func startChild(role string, env []string, listeners ...net.Listener) (*child.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -74,5 +76,5 @@ func startChild(role string, env []string, listeners ...net.Listener) (*process,
 		defer f.Close()
 		files = append(files, f)
 	}
-	return startProcess(self, append(env, childRole+"="+role), files)
+	return child.Start(self, append(env, childRole+"="+role), files)
 }

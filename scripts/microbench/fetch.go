@@ -14,6 +14,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/scripts/internal/child"
 )
 
 const (
@@ -36,7 +38,7 @@ func fetchRow(e *env) row {
 			}
 			asks, err := seal(ctx, s.addrs, e.pick(8, 2))
 			if err != nil {
-				return nil, nil, s.stop, fmt.Errorf("%w; the server printed: %s", err, &s.all[0].out)
+				return nil, nil, s.stop, fmt.Errorf("%w; the server printed: %s", err, s.all[0].Said())
 			}
 			segments, err := filepath.Glob(filepath.Join(s.dirs[0], "topics", fetchTopic+"-0", "*.log"))
 			if err != nil || len(segments) == 0 {
@@ -159,7 +161,7 @@ func startSendfile(paths []string) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &servers{all: []*process{p}, addrs: []string{l.Addr().String()}}, nil
+	return &servers{all: []*child.Process{p}, addrs: []string{l.Addr().String()}}, nil
 }
 
 // seal fills segments and returns the fetches that read all sealed ones from the start.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"gopherlog/scripts/internal/child"
 )
 
 // inFlight is what the client holds without an acknowledgement, at most.
@@ -32,7 +34,7 @@ func (b blast) client(addrs []string) (*kgo.Client, error) {
 }
 
 // against measures records acknowledged in a second after the warm-up, and the brokers' processor time for one.
-func (b blast) against(ctx context.Context, addrs []string, brokers []*process) (sample, error) {
+func (b blast) against(ctx context.Context, addrs []string, brokers []*child.Process) (sample, error) {
 	cl, err := b.client(addrs)
 	if err != nil {
 		return sample{}, err
@@ -97,7 +99,7 @@ func (b blast) produce(ctx context.Context, cl *kgo.Client, promise func(*kgo.Re
 	}
 }
 
-func (b blast) window(ctx context.Context, acked *atomic.Int64, failed <-chan error, brokers []*process) (sample, error) {
+func (b blast) window(ctx context.Context, acked *atomic.Int64, failed <-chan error, brokers []*child.Process) (sample, error) {
 	pause := func(d time.Duration) error {
 		select {
 		case err := <-failed:

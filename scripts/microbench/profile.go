@@ -9,6 +9,8 @@ import (
 	"runtime/pprof"
 	"strings"
 	"time"
+
+	"gopherlog/scripts/internal/child"
 )
 
 // Profiles say where the time of a row goes. They cost a little and are taken only when asked for; the newest of a row stays.
@@ -54,9 +56,9 @@ func (s *servers) profileNodes(ctx context.Context, dir, name string, during tim
 			"allocs": fmt.Sprintf("allocs?seconds=%d", max(1, int(during/time.Second))),
 		} {
 			go func() {
-				text, err := get(ctx, "http://"+addr+"/debug/pprof/"+path)
+				text, err := child.Get(ctx, "http://"+addr+"/debug/pprof/"+path)
 				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-node%d.%s", name, i+1, kind)), []byte(text), 0o644)
+					err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-node%d.%s", name, i+1, kind)), text, 0o644)
 				}
 				done <- err
 			}()

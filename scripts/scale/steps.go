@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gopherlog/scripts/internal/child"
 )
 
 // rig runs the steps on one cluster, in their order.
@@ -64,7 +66,7 @@ func (r *rig) profiled(ctx context.Context, s step) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		b, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", r.cluster.admins[0], seconds))
+		b, err := child.Get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", r.cluster.admins[0], seconds))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(r.profile, strings.ReplaceAll(s.name, " ", "-")+".pprof"), b, 0o644)
 		}
@@ -121,7 +123,7 @@ func (r *rig) create(ctx context.Context) error {
 // spent is the processor time of all nodes.
 func (r *rig) spent() (sum time.Duration) {
 	for _, p := range r.cluster.nodes {
-		d, _ := p.spent() // one that ended is noticed elsewhere
+		d, _ := p.Spent() // one that ended is noticed elsewhere
 		sum += d
 	}
 	return sum
@@ -184,7 +186,7 @@ func (r *rig) idling(ctx context.Context) error {
 	began := time.Now()
 	for i, p := range nodes {
 		var err error
-		if before[i], err = p.spent(); err != nil {
+		if before[i], err = p.Spent(); err != nil {
 			return err
 		}
 	}
@@ -192,16 +194,16 @@ func (r *rig) idling(ctx context.Context) error {
 		return err
 	}
 	for i, p := range nodes {
-		after, err := p.spent()
+		after, err := p.Spent()
 		if err != nil {
 			return err
 		}
 		cores[i] = (after - before[i]).Seconds() / time.Since(began).Seconds()
-		rss, err := p.resident()
+		rss, err := p.Resident()
 		if err != nil {
 			return err
 		}
-		n, err := p.descriptors()
+		n, err := p.Descriptors()
 		if err != nil {
 			return err
 		}
@@ -217,17 +219,17 @@ func (r *rig) idling(ctx context.Context) error {
 func (r *rig) scrape(ctx context.Context) error {
 	const times = 5
 	p := r.cluster.nodes[0]
-	before, err := p.spent()
+	before, err := p.Spent()
 	if err != nil {
 		return err
 	}
 	var text []byte
 	for range times {
-		if text, err = get(ctx, "http://"+r.cluster.admins[0]+"/metrics"); err != nil {
+		if text, err = child.Get(ctx, "http://"+r.cluster.admins[0]+"/metrics"); err != nil {
 			return err
 		}
 	}
-	after, err := p.spent()
+	after, err := p.Spent()
 	if err != nil {
 		return err
 	}
@@ -284,7 +286,7 @@ func (r *rig) restart(ctx context.Context, name string) error {
 		return err
 	}
 	ready := time.Since(began)
-	cpu, err := r.cluster.nodes[victim].spent()
+	cpu, err := r.cluster.nodes[victim].Spent()
 	if err != nil {
 		return err
 	}
