@@ -23,6 +23,7 @@ type List struct {
 	Plan   *Plan
 	Report *Report       // nil: not known
 	Runs   []*result.Run // one for each of the plan's scenarios, or fewer where the run was interrupted
+	Silent []string      // brokers that stopped answering during the run
 }
 
 // Text is the list, no wider than width where that is at least 80.
@@ -220,7 +221,14 @@ func (l List) notes() []note {
 	}
 	aside, all, reasons := l.setAside()
 	if aside > 0 {
-		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials were set aside: %s.%s", aside, all, strings.Join(reasons, "; "), hint(reasons))})
+		was := "were"
+		if aside == 1 {
+			was = "was"
+		}
+		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials %s set aside: %s.%s", aside, all, was, strings.Join(reasons, "; "), hint(reasons))})
+	}
+	if len(l.Silent) > 0 {
+		out = append(out, note{"! ", strings.Join(l.Silent, " and ") + " stopped answering during the run: these are not the prices of a whole cluster."})
 	}
 	out = append(append(out, l.behind()...), l.commits()...)
 	if l.copies() == 1 {

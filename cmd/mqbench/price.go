@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,7 @@ type pricing struct {
 	security  *load.Security
 	plan      *price.Plan
 	checked   *price.Report
+	silent    []string // brokers that stopped answering during the run
 	swept     bool
 }
 
@@ -204,17 +206,38 @@ func (p *pricing) measure(out string) (runs []*result.Run, err error) {
 		list[n] = parsed{sc.Name, sc}
 	}
 	progress := sayOnce(newProgress(p.err, p.Progress), p.checked.Effective == nil, len(p.plan.Priced()))
+	progress.between = p.missing
 	for _, sc := range list {
 		r, err := suite.Run(p.ctx, suite.Config{Scenario: sc.scenario, File: sc.scenario.Name + " (built in)", Command: p.command(), Profile: "price", Tool: cli.Version(), Commit: cli.Commit(),
-			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress})
+			Out: runDir(out, list, sc), Security: p.security, NetReason: "the cluster is external", Progress: progress.orNone()})
 		if r != nil {
 			runs = append(runs, r)
 		}
 		if err != nil || p.ctx.Err() != nil {
 			return runs, err
 		}
+		p.missing() // also where nobody sees the progress
 	}
 	return runs, nil
+}
+
+// missing asks between two trials which brokers of the beginning do not answer any more, and says so of each once.
+func (p *pricing) missing() (news []string) {
+	ctx, cancel := context.WithTimeout(p.ctx, 3*time.Second)
+	defer cancel()
+	now, err := p.inspector.Facts(ctx)
+	if err != nil { // the next trial tells
+		return nil
+	}
+	for _, b := range p.plan.Facts.Brokers {
+		name := fmt.Sprintf("broker %d at %s", b.ID, b.Addr)
+		here := slices.ContainsFunc(now.Brokers, func(n load.Broker) bool { return n.ID == b.ID && n.Unreachable == nil })
+		if !here && !slices.Contains(p.silent, name) {
+			p.silent = append(p.silent, name)
+			news = append(news, name+" does not answer any more: from here on the figures are those of a cluster without it")
+		}
+	}
+	return news
 }
 
 // once passes on one note of each kind: what is so in one trial of a cluster is so in the next. When the first block ends without a sound
@@ -226,19 +249,31 @@ type once struct {
 	block int // trials of one
 	ended int
 	sound int
+
+	between func() []string // what is to be said between two trials
 }
 
-// sayOnce keeps a progress that may be nil. That topics' settings cannot be read may have been said before.
-func sayOnce(p suite.Progress, noSettings bool, block int) suite.Progress {
-	if p == nil {
+// sayOnce wraps a progress that may be nil. That topics' settings cannot be read may have been said before.
+func sayOnce(p suite.Progress, noSettings bool, block int) *once {
+	return &once{Progress: p, seen: map[string]bool{"the topic's effective settings could not be read back": noSettings}, block: block}
+}
+
+// orNone is nil where nobody wants to see anything.
+func (o *once) orNone() suite.Progress {
+	if o.Progress == nil {
 		return nil
 	}
-	return &once{Progress: p, seen: map[string]bool{"the topic's effective settings could not be read back": noSettings}, block: block}
+	return o
 }
 
 // TrialEnds counts the trials that were not set aside.
 func (o *once) TrialEnds(t result.Trial, took, remaining time.Duration) {
 	o.Progress.TrialEnds(t, took, remaining)
+	if o.between != nil {
+		for _, news := range o.between() {
+			o.Progress.Note(news)
+		}
+	}
 	o.mu.Lock()
 	o.ended++
 	if len(t.Invalid) == 0 {
@@ -281,7 +316,7 @@ func (p *pricing) tell(out string, runs []*result.Run, failed, left error) error
 		}
 	}
 	failed = errors.Join(failed, judge.draw(p.streams, out, runs))
-	list := price.List{Plan: p.plan, Report: p.checked, Runs: runs}
+	list := price.List{Plan: p.plan, Report: p.checked, Runs: runs, Silent: p.silent}
 	if len(runs) > 0 {
 		failed = errors.Join(failed, os.WriteFile(filepath.Join(out, "price.txt"), []byte(list.Text(120)), 0o644))
 	}

@@ -122,6 +122,23 @@ func TestPriceThatIsInterruptedRemovesWhatItCreated(t *testing.T) {
 	}
 }
 
+func TestPriceNamesABrokerThatGoesAwayMeanwhile(t *testing.T) {
+	c := someCluster(t)
+	errs := &watched{text: "trial 1/2", call: func() {
+		time.AfterFunc(300*time.Millisecond, func() {
+			if err := c.RemoveNode(2); err != nil {
+				t.Error(err)
+			}
+		})
+	}}
+	var text bytes.Buffer
+	run(quick(c, "-out", filepath.Join(t.TempDir(), "o")), &text, errs) // whether trials are sound does not matter here
+	if !strings.Contains(errs.all.String(), "does not answer any more") || strings.Count(errs.all.String(), "does not answer any more") != 1 ||
+		!strings.Contains(strings.Join(strings.Fields(text.String()), " "), "stopped answering during the run") {
+		t.Errorf("%s\n%s", text.String(), errs.all.String())
+	}
+}
+
 func TestPriceFindsWhatAKilledRunLeftAndRemovesItWhenAgreed(t *testing.T) {
 	const old = "mqbench-price-ab2c-20200102-030405.678-b01-c01-load"
 	c := someCluster(t, kfake.SeedTopics(1, old, "mqbench-price-of-theirs"))
