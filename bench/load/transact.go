@@ -67,6 +67,10 @@ func (x *transactions) acked(partition int, end int64) {
 // loop transacts until the schedule is over and everything that was due has been sent, or ctx ends.
 func (x *transactions) loop(ctx context.Context, end time.Duration) error {
 	for {
+		if err := ctx.Err(); err != nil { // a backlog is taken without a look at it
+			x.dropDue()
+			return err
+		}
 		first, ok := x.next(ctx, end, nil)
 		if !ok {
 			return ctx.Err()

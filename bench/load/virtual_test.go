@@ -114,3 +114,42 @@ func TestAClosedLoopHidesTheStallThatAnOpenOneShows(t *testing.T) {
 		}
 	})
 }
+
+// tardyTarget needs a second for the end of every transaction.
+type tardyTarget struct{ Driver }
+
+func (tardyTarget) NewProducer(context.Context, ProducerConfig) (Producer, error) {
+	return tardyProducer{&nullProducer{}}, nil
+}
+
+type tardyProducer struct{ *nullProducer }
+
+func (tardyProducer) Init(context.Context) (int32, error) { return 0, nil }
+func (tardyProducer) Begin() error                        { return nil }
+func (tardyProducer) End(_ context.Context, commit bool, asked func(bool)) TxnEnd {
+	asked(commit)
+	time.Sleep(time.Second)
+	return TxnEnd{Result: TxnCommitted}
+}
+
+// Transactions that cannot grow, at a broker that is too slow for them: what is left is given up when the drain phase is over.
+func TestABacklogThatCannotBeWorkedOffEndsWithTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := smallPlan(t, scenario.Transactional)
+		p.HistoryDir, p.Clock, p.sleep = "", NewClock(), time.Sleep
+		p.Topics = []TopicSpec{{Name: "in", Partitions: 1}}
+		p.Producers.Transaction = scenario.Transaction{Records: 1, Partitions: 1, MaxDuration: 50 * time.Millisecond, Timeout: 2 * time.Second}
+		p.Load.Arrival, p.Load.Rate = "constant", 100
+		p.Phases = scenario.Phases{Steady: 4 * time.Second, Drain: 10 * time.Second}
+		out, err := Run(t.Context(), tardyTarget{NewNull()}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := p.Clock.Now(); took > 2*(p.Phases.Steady+p.Phases.Drain) {
+			t.Errorf("the trial ended after %v", took)
+		}
+		if len(out.Invalid) == 0 {
+			t.Error("a trial that gave messages up proves nothing, and does not say so")
+		}
+	})
+}
