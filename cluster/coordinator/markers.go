@@ -21,7 +21,7 @@ const (
 	markerCallTime  = 2 * time.Second        // how long a call waits for its answer
 	markerWait      = 250 * time.Millisecond // how long a partition's leader tries
 	firstMarkerWait = 10 * time.Millisecond
-	lastMarkerWait  = time.Second
+	lastMarkerWait  = 250 * time.Millisecond
 )
 
 // markers carries markers to the leaders of partitions until they are there, one at a time for each partition and producer, those for one
@@ -58,7 +58,8 @@ type flight struct {
 
 	tries int
 	again time.Time  // when to try again; zero: it is being tried
-	to    rpc.NodeID // where it was tried
+	to    rpc.NodeID // who led the partition when it was tried, tried there or not
+	term  int32      // and in which term
 	lost  bool       // the image does not know the partition
 }
 
@@ -114,11 +115,11 @@ func (m *markers) send(t *txnTerm, id string, w kafkatx.WriteMarker) {
 // route tries a marker at its partition's leader.
 func (m *markers) route(f *flight) {
 	info, known := m.find(f)
+	f.to, f.term = info.Leader, info.Term
 	switch {
 	case !known:
 		m.put(f, true)
 	case info.Leader == m.x.cfg.Self:
-		f.to = info.Leader
 		p := m.x.cfg.Local(f.key.topic, f.key.number)
 		if p == nil {
 			m.finish(f, partition.ErrNotLeader)
@@ -128,7 +129,6 @@ func (m *markers) route(f *flight) {
 	case info.Leader == meta.NoLeader, !m.x.cfg.Alive(info.Leader):
 		m.put(f, false) // somebody else is to lead soon
 	default:
-		f.to = info.Leader
 		m.post(f)
 	}
 }
@@ -250,7 +250,10 @@ func (m *markers) due(now time.Time) (ready, over []*flight, next time.Duration)
 			continue
 		}
 		info, known := m.find(f)
-		moved := known && info.Leader != meta.NoLeader && (info.Leader != f.to || f.lost)
+		moved := known && info.Leader != meta.NoLeader && (info.Leader != f.to || info.Term != f.term || f.lost)
+		if moved {
+			f.tries = 0
+		}
 		switch {
 		case f.next != nil || f.of.ended():
 			over = append(over, f)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
+	"gopherlog/cluster/rpc"
 	"gopherlog/engine/failpoint"
 	"gopherlog/txn/kafkatx"
 	"gopherlog/txn/producer"
@@ -312,6 +314,56 @@ func TestADeletedTopicDoesNotKeepATransactionFromEnding(t *testing.T) {
 	r.meta.set("t", 0)
 	r.took(r.end("x", a, true, kafkatx.Version0))
 	r.eventually("it ends", func() bool { return r.described("x").Status == kafkatx.CompleteCommit })
+}
+
+// The image shows a dead node as the leader until another one leads: it is not looked at all the time meanwhile, and there is no pause left
+// when somebody leads.
+func TestMarkersRestWhileTheirLeaderIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dead atomic.Bool
+		var looks atomic.Int64
+		r := newTxnRig(t, func(c *TxnConfig) {
+			c.Alive = func(n rpc.NodeID) bool {
+				if n == 2 {
+					looks.Add(1)
+					return !dead.Load()
+				}
+				return true
+			}
+		})
+		dead.Store(true)
+		r.meta.lead("t", 0, 2)
+		r.took(r.end("x", r.open("x", 0), true, kafkatx.Version0))
+		time.Sleep(10 * time.Second)
+		if n := looks.Load(); n == 0 || n > 100 {
+			t.Errorf("looked %d times in 10 s", n)
+		}
+		start := time.Now()
+		r.meta.lead("t", 0, 1)
+		synctest.Wait()
+		if n, took := len(r.parts[0].markers()), time.Since(start); n != 1 || took > 0 {
+			t.Errorf("%d markers after %v", n, took)
+		}
+		r.x.Close()
+	})
+}
+
+// It leads again, in a later term: nobody waits until a pause is over.
+func TestMarkersAreTriedAgainWhenTheSameNodeIsElectedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTxnRig(t)
+		r.parts[0].change(func(p *fakeParticipant) { p.refuse = partition.ErrNotLeader })
+		r.took(r.end("x", r.open("x", 0), true, kafkatx.Version0))
+		time.Sleep(10 * time.Second)
+		r.parts[0].change(func(p *fakeParticipant) { p.refuse = nil })
+		start := time.Now()
+		r.meta.elect("t", 0, 1, 7)
+		synctest.Wait()
+		if n, took := len(r.parts[0].markers()), time.Since(start); n != 1 || took > 0 {
+			t.Errorf("%d markers after %v", n, took)
+		}
+		r.x.Close()
+	})
 }
 
 func TestATopicThatOnlyTheImageDoesNotKnowKeepsItsMarker(t *testing.T) {

@@ -46,7 +46,9 @@ func (m *txnMeta) CatchUp(context.Context) error {
 }
 
 // lead says who leads a partition.
-func (m *txnMeta) lead(topic string, number int32, node rpc.NodeID) {
+func (m *txnMeta) lead(topic string, number int32, node rpc.NodeID) { m.elect(topic, number, node, 0) }
+
+func (m *txnMeta) elect(topic string, number int32, node rpc.NodeID, term int32) {
 	m.mu.Lock()
 	next := *m.image
 	next.Topics = map[string]*meta.Topic{}
@@ -55,7 +57,7 @@ func (m *txnMeta) lead(topic string, number int32, node rpc.NodeID) {
 	}
 	t := *m.image.Topics[topic]
 	t.Partitions = slices.Clone(t.Partitions)
-	t.Partitions[number].Leader = node
+	t.Partitions[number].Leader, t.Partitions[number].Term = node, term
 	next.Topics[topic] = &t
 	next.Epoch++
 	m.image = &next

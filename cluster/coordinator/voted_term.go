@@ -429,6 +429,7 @@ func (t *votedTerm) lookAgain(old, image *meta.Image) {
 			topic, number, ok := memberPartition(m)
 			return ok && leaderMoved(old.Topic(topic), image.Topic(topic), number)
 		}) {
+			l.state.Tries = 0 // it was said in vain to who led before
 			t.handle(l, twopc.Timer{Kind: twopc.TimerResend})
 		}
 	}

@@ -228,7 +228,9 @@ func (r *votedRig) unanswered(c answers) {
 	}
 }
 
-func (r *votedRig) ledger() twopc.Ledger { return r.part.kept.(*late).kept.(*votedTable).ledger(votedOne) }
+func (r *votedRig) ledger() twopc.Ledger {
+	return r.part.kept.(*late).kept.(*votedTable).ledger(votedOne)
+}
 
 func TestACommitIsAnsweredWhenAllVotedYesAndTheDecisionIsDurable(t *testing.T) {
 	r := newVotedRig(t)

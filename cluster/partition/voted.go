@@ -186,6 +186,7 @@ func (b *ballots) heard(id string, e twopc.Event) {
 func (b *ballots) askAll() {
 	for _, id := range slices.Sorted(maps.Keys(b.of)) {
 		if t := b.of[id]; t.state.Stage == twopc.Prepared || t.state.Stage == twopc.Working {
+			t.state.Tries = 0 // it was asked in vain who coordinated before
 			b.happen(t, twopc.Timer{Kind: twopc.TimerAsk})
 		}
 	}

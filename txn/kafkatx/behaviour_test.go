@@ -57,7 +57,7 @@ func TestPausesBetweenMarkersAreBounded(t *testing.T) {
 	for range 300 {
 		got = r.do(Timer{TimerResend})
 	}
-	if want := "set resend 12.8s"; !strings.HasSuffix(got, want) {
+	if want := "set resend 1.6s"; !strings.HasSuffix(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 }

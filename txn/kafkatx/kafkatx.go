@@ -185,7 +185,7 @@ type Config struct {
 
 // Defaults are the settings of a server.
 func Defaults() Config {
-	return Config{MaxTimeout: 15 * time.Minute, Expiry: 7 * 24 * time.Hour, ResendAfter: 200 * time.Millisecond, MaxDoubling: 6, FenceVersion: Version2}
+	return Config{MaxTimeout: 15 * time.Minute, Expiry: 7 * 24 * time.Hour, ResendAfter: 200 * time.Millisecond, MaxDoubling: 3, FenceVersion: Version2}
 }
 
 // lastEpoch is the last epoch that a client can use: one more is left to fence it with.

@@ -66,7 +66,7 @@ type Config struct {
 
 // Defaults are the settings of a server.
 func Defaults() Config {
-	return Config{VoteTimeout: 5 * time.Second, ResendAfter: 200 * time.Millisecond, AskAfter: 100 * time.Millisecond, MaxDoubling: 6, MaxEpoch: 32766}
+	return Config{VoteTimeout: 5 * time.Second, ResendAfter: 200 * time.Millisecond, AskAfter: 100 * time.Millisecond, MaxDoubling: 3, MaxEpoch: 32766}
 }
 
 // backoff is base, doubled tries times.
