@@ -36,7 +36,7 @@ func (t *txnTerm) skipEpochCheck(l *txn, e kafkatx.Event) kafkatx.Event {
 }
 
 // defaultTorn: markers are left out of one in so many transactions.
-const defaultTorn = 50
+const defaultTorn = 20
 
 // skipMarker plants a fault: of some transactions that commit, markers to all partitions but the first count as written.
 func (t *txnTerm) skipMarker(l *txn, e kafkatx.WriteMarker) bool {
@@ -45,7 +45,11 @@ func (t *txnTerm) skipMarker(l *txn, e kafkatx.WriteMarker) bool {
 		odds = defaultTorn
 	}
 	m := l.state.Meta
-	if !on || !e.Commit || (m.Update+e.ProducerID)%odds != 0 || e.Partition == m.Partitions[0] {
+	nth := m.Update
+	if m.Version == kafkatx.Version2 { // each transaction has an epoch of its own
+		nth = int64(m.Epoch)
+	}
+	if !on || !e.Commit || (nth+e.ProducerID)%odds != 0 || e.Partition == m.Partitions[0] {
 		return false
 	}
 	t.post(func() {

@@ -114,14 +114,14 @@ func TestThePlantedFaultLeavesMarkersOutOfOneInSoManyTransactions(t *testing.T) 
 	for range transactions {
 		before := len(r.parts[1].markers())
 		r.took(r.add("x", a, 0, 1))
-		r.took(r.end("x", a, true, kafkatx.Version0))
+		a = r.took(r.end("x", a, true, kafkatx.Version2))
 		r.eventually("the transaction ends", func() bool { return r.described("x").Status == kafkatx.CompleteCommit })
 		if len(r.parts[1].markers()) == before {
 			torn++
 		}
 	}
-	if torn < transactions/25 || torn > transactions*3/5 {
-		t.Errorf("%d of %d transactions were torn, want about a fifth", torn, transactions)
+	if torn != transactions/5 {
+		t.Errorf("%d of %d transactions were torn, want a fifth", torn, transactions)
 	}
 }
 
