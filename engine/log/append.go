@@ -46,10 +46,10 @@ type staged struct {
 // stamps that this log would give (else ErrDivergent) and a right checksum. On success the log owns the
 // bytes of entries without an Owner: the caller may read but not change or recycle them. Of data with an Owner,
 // which the caller holds during the call, the log takes a hold of its own for as long as its tail cache needs the
-// bytes. It returns with everything durable if SyncEach is set, else with the side entries durable and the batches in
-// the page cache. On an error nothing was appended; ErrFailed means that the log takes no more writes.
+// bytes. It returns with everything durable if SyncEach is set, else with Raft's own entries durable, and commands and batches
+// in the page cache. On an error nothing was appended; ErrFailed means that the log takes no more writes.
 //
-// The order is: side entries durable, one write per segment touched, sync, visible.
+// The order is: side entries stored, one write per segment touched, sync, visible.
 func (l *Log) Append(entries []Entry) error { return l.appendAll(entries, false) }
 
 // AppendBorrowed is Append, but the entries' bytes stay the caller's: nothing refers to them on return. The
@@ -291,7 +291,7 @@ func (l *Log) writeStage() error {
 		return err
 	}
 	if len(st.sides) > 0 {
-		if err := l.cfg.Sidecar.Put(st.sides); err != nil {
+		if err := l.sidecar.Put(st.sides, l.cfg.SyncEach || st.mustSync()); err != nil {
 			return l.rollback(fmt.Errorf("log: store side entries: %w", err))
 		}
 	}
@@ -315,6 +315,16 @@ func (l *Log) writeStage() error {
 		return l.rollback(err)
 	}
 	return nil
+}
+
+// mustSync says that a side entry is to be durable in every tier: one of Raft's own, or one by which segments begin.
+func (st *appendStage) mustSync() bool {
+	for i := range st.sides {
+		if e := &st.sides[i]; e.Type != 0 || rolls(e) {
+			return true
+		}
+	}
+	return false
 }
 
 // writeRun writes the first buffers, those of the run, and returns how many they are.
@@ -373,7 +383,7 @@ func (l *Log) rollback(cause error) error {
 		}
 	}
 	if len(st.sides) > 0 {
-		errs = append(errs, l.cfg.Sidecar.DeleteFrom(st.sides[0].Index))
+		errs = append(errs, l.sidecar.DeleteFrom(st.sides[0].Index))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return l.fail(fmt.Errorf("%w; roll-back: %w", cause, err))

@@ -80,6 +80,18 @@ func (l *Log) syncDir() error {
 
 // Sync makes every entry appended before the call durable.
 func (l *Log) Sync() error {
+	if err := l.take(); err != nil {
+		return err
+	}
+	err := l.sidecar.Settle(l.lastIdx)
+	l.give()
+	if err != nil {
+		return err
+	}
+	return l.syncFiles()
+}
+
+func (l *Log) syncFiles() error {
 	segs, err := l.pinUpTo(noIndex)
 	if err != nil {
 		return err
@@ -158,6 +170,9 @@ func (l *Log) flushUpTo(index uint64) (point, []*segment, error) {
 		return point{}, nil, err
 	}
 	defer l.give()
+	if err := l.sidecar.Checkpoint(); err != nil {
+		return point{}, nil, err
+	}
 	for _, s := range l.segs {
 		l.mu.Lock()
 		s.sparse.mark(s.base)
@@ -271,6 +286,7 @@ func (l *Log) shut() {
 	}
 	l.cfg.CacheBudget.leave(l)
 	l.chunks.clear()
+	l.sidecar.shut()
 	unpinSegments(segs)
 }
 
@@ -279,5 +295,5 @@ func (l *Log) Remove() error {
 	<-l.keeper
 	defer func() { l.keeper <- struct{}{} }()
 	l.shut()
-	return errors.Join(l.cfg.Sidecar.DeleteFrom(0), l.cfg.FS.RemoveAll(l.cfg.Dir))
+	return errors.Join(l.sidecar.DeleteFrom(0), l.cfg.FS.RemoveAll(l.cfg.Dir))
 }

@@ -19,7 +19,7 @@ func DumpFile(w io.Writer, fs vfs.FS, path string) error {
 	switch {
 	case isSegment && ext == extLog:
 		err = dumpLog(out, fs, path, name)
-	case isSegment || name == filePoint || name == fileReset || name == fileEpochs || name == fileMetadata:
+	case isSegment || name == filePoint || name == fileReset || name == fileSides || name == fileEpochs || name == fileMetadata:
 		var data []byte
 		if data, err = vfs.ReadFile(fs, path); err == nil {
 			err = dumpData(out, name, ext, base, data)
@@ -103,6 +103,8 @@ func dumpData(w io.Writer, name, ext string, base int64, data []byte) error {
 	switch name {
 	case fileReset:
 		return dumpBase(w, magicReset, name, data)
+	case fileSides:
+		return dumpSides(w, data)
 	case filePoint:
 		p, err := decodePoint(name, data)
 		if err == nil {
@@ -121,6 +123,18 @@ func dumpBase(w io.Writer, magic, name string, data []byte) error {
 		fmt.Fprintf(w, "index %d term %d next offset %d log start %d state of %d bytes\n", b.Index, b.Term, b.NextOffset, b.LogStart, len(b.State))
 	}
 	return err
+}
+
+func dumpSides(w io.Writer, data []byte) error {
+	floor, kept, err := decodeSides(data)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "none missing up to index %d\n", floor)
+	for _, e := range kept {
+		fmt.Fprintf(w, "index %d term %d type %d extension %x data of %d bytes\n", e.Index, e.Term, e.Type, e.Ext, len(e.Data))
+	}
+	return nil
 }
 
 func dumpRidx(w io.Writer, name string, data []byte) error {

@@ -22,6 +22,9 @@ func TestDumpFileListsEveryFile(t *testing.T) {
 	if err := r.log.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if err := writeTo(r.fs, r.fs.PathJoin(r.cfg.Dir, fileSides), journalOf(5, command(7, 2)), 0); err != nil {
+		t.Fatal(err)
+	}
 	base := r.log.Segments()[1].BaseOffset
 	for name, want := range map[string]string{
 		segmentName(0, extLog):       "offsets [0, 4) position 0 bytes",
@@ -30,6 +33,7 @@ func TestDumpFileListsEveryFile(t *testing.T) {
 		segmentName(0, extTimeIndex): "timestamp ",
 		segmentName(base, extSnap):   "index ",
 		filePoint:                    "index 11 term 2",
+		fileSides:                    "none missing up to index 5\nindex 7 term 2 type 0 extension 01 data of 9 bytes\n",
 		fileEpochs:                   "0\n2\n1 0\n2 4\n",
 		fileMetadata:                 "version: 0\ntopic_id: AQAAAAAAAAAAAAAAAAAAAA\n",
 	} {

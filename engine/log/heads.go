@@ -42,6 +42,8 @@ func (r *recovery) openSegment(base int64, first bool) error {
 	switch {
 	case headErr != nil:
 		return r.rebuildHead(s)
+	case head.first > want.first && r.lastIdx >= r.sure: // after side entries that were lost
+		return r.gap(s)
 	case head != want:
 		return &CorruptionError{s.name(extRidx), 8, fmt.Sprintf("segment starts at %+v, the log before it ends at %+v", head, want)}
 	}

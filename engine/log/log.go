@@ -82,7 +82,8 @@ func (e *Entry) Header() []byte {
 // IsData reports whether the entry is one record batch with offsets.
 func (e *Entry) IsData() bool { return e.Type == 0 && len(e.Ext) == 0 }
 
-// Sidecar holds the side entries of one log. Put and DeleteFrom are durable when they return. Scan calls
+// Sidecar holds the side entries of one log, but for those that follow the tier of a log which is not synced: these reach it together, later
+// (see sideJournal). Put and DeleteFrom are durable when they return. Scan calls
 // fn in index order for [from, to). Methods are called by one goroutine at a time, but Get and Scan may
 // overlap with the others.
 type Sidecar interface {

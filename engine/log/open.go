@@ -20,9 +20,15 @@ func Open(cfg Config) (*Log, Recovery, error) {
 		return nil, Recovery{}, fmt.Errorf("log: create directory: %w", err)
 	}
 	l := &Log{cfg: cfg, keeper: newToken(), turn: newToken()}
+	l.sidecar = newSideJournal(&l.cfg)
 	l.cache.limit, l.cache.budget = cfg.CacheBytes, cfg.CacheBudget
 	r := &recovery{Log: l}
-	if err := r.run(); err != nil {
+	err := r.run()
+	if err == nil {
+		err = l.sidecar.Retire()
+	}
+	if err != nil {
+		l.sidecar.shut()
 		for _, s := range l.segs {
 			s.unpin()
 		}
@@ -35,6 +41,10 @@ func Open(cfg Config) (*Log, Recovery, error) {
 // run brings the directory into order and the log into memory.
 func (r *recovery) run() error {
 	if err := r.checkMetadata(); err != nil {
+		return err
+	}
+	floor, err := r.sidecar.open()
+	if err != nil {
 		return err
 	}
 	done, err := r.finishReset()
@@ -50,6 +60,9 @@ func (r *recovery) run() error {
 	}
 	if len(bases) == 0 {
 		return r.create()
+	}
+	if err := r.makeSure(floor); err != nil {
+		return err
 	}
 	return r.recover(bases)
 }
@@ -145,7 +158,7 @@ func (r *recovery) create() error {
 	if r.hasPoint && r.point.index > 0 {
 		return &CorruptionError{filePoint, 0, fmt.Sprintf("index %d was durable, but there is no segment", r.point.index)}
 	}
-	err := r.cfg.Sidecar.Scan(0, noIndex, func(e Entry) error {
+	err := r.sidecar.Scan(0, noIndex, func(e Entry) error {
 		return &CorruptionError{segmentName(0, extLog), 0, fmt.Sprintf("missing: there are side entries from index %d on, but no segment", e.Index)}
 	})
 	if err != nil {

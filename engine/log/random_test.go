@@ -128,6 +128,13 @@ func (m *monkey) step() {
 	case p < 91:
 		m.note("kill")
 		m.kill()
+	case p < 92:
+		m.cfg.SyncEach = !m.cfg.SyncEach
+		m.note("tune, sync each %v", m.cfg.SyncEach)
+		m.check(l.Tune(m.cfg.SegmentBytes, m.cfg.SyncEach))
+		if m.cfg.SyncEach {
+			m.durable = last
+		}
 	case p < 94:
 		m.note("close")
 		m.check(l.Close())
@@ -152,6 +159,8 @@ func (m *monkey) appendSome() {
 			entries = append(entries, side(index, m.term))
 		case 1:
 			entries = append(entries, rollSide(index, m.term))
+		case 2, 3:
+			entries = append(entries, command(index, m.term))
 		default:
 			entries = append(entries, data(index, m.term, 1+m.IntN(5), m.IntN(120)))
 		}

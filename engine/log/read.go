@@ -132,7 +132,7 @@ func (l *Log) readOne(index uint64, header bool) (e Entry, err error) {
 
 // side fetches a side entry; one that is missing is damage of the sidecar.
 func (l *Log) side(index, term uint64, v *view) (Entry, error) {
-	e, err := l.cfg.Sidecar.Get(index)
+	e, err := l.sidecar.Get(index)
 	if err != nil {
 		return Entry{}, fmt.Errorf("log: side entry %d of %s: %w", index, v.name(extRidx), err)
 	}

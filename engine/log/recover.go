@@ -13,7 +13,8 @@ import (
 //   - Below the recovery point everything was synced: segments are taken as their .ridx says, without
 //     reading the batches; a file that is shorter than it was there is damage on any boot.
 //   - Above it, the .log is read and every batch checked. Which index a batch has follows from the side
-//     entries, which are always durable before the batches behind them.
+//     entries: none is missing before the batches behind it, but for those of the journal after a power cut
+//     (makeSure), behind which the log is cut.
 //   - On the same boot the page cache survived, so only the incomplete last write may be cut: fewer bytes
 //     than the last batch's header asks for, at the end of the newest .log, with no batch behind. Anything
 //     else is a *CorruptionError.
@@ -27,7 +28,25 @@ type recovery struct {
 	report   Recovery
 	hasPoint bool
 	sides    []sideMark
-	cut      bool // the log ends before the files do
+	cut      bool   // the log ends before the files do
+	sure     uint64 // no side entry up to here is missing
+}
+
+// makeSure finds out up to which index no side entry is missing: after a power cut, what the journal of side entries says, or the recovery
+// point, or the last side entry that there is, since they are lost from the end.
+func (r *recovery) makeSure(floor uint64) error {
+	r.sure = noIndex
+	if r.cfg.SameBoot || floor == noIndex {
+		return nil
+	}
+	r.sure = floor
+	if r.hasPoint {
+		r.sure = max(r.sure, r.point.index)
+	}
+	return r.sidecar.Scan(r.sure+1, noIndex, func(e Entry) error {
+		r.sure = e.Index
+		return nil
+	})
 }
 
 // sideMark is a side entry as far as recovery needs it.
@@ -69,7 +88,7 @@ func (r *recovery) loadSides() error {
 		from = r.point.index + 1
 	}
 	r.sides = r.sides[:0]
-	return r.cfg.Sidecar.Scan(from, noIndex, func(e Entry) error {
+	return r.sidecar.Scan(from, noIndex, func(e Entry) error {
 		r.sides = append(r.sides, sideMark{e.Index, e.Term, rolls(&e)})
 		return nil
 	})
@@ -78,7 +97,7 @@ func (r *recovery) loadSides() error {
 // sideAt returns the side entry at index, if there is one.
 func (r *recovery) sideAt(index uint64) (m sideMark, ok bool, err error) {
 	if r.hasPoint && index <= r.point.index {
-		err = r.cfg.Sidecar.Scan(index, index+1, func(e Entry) error {
+		err = r.sidecar.Scan(index, index+1, func(e Entry) error {
 			m, ok = sideMark{e.Index, e.Term, rolls(&e)}, true
 			return nil
 		})
@@ -266,12 +285,12 @@ func (r *recovery) finish() error {
 		return err
 	}
 	behind := 0
-	if err := r.cfg.Sidecar.Scan(r.lastIdx+1, noIndex, func(Entry) error { behind++; return nil }); err != nil {
+	if err := r.sidecar.Scan(r.lastIdx+1, noIndex, func(Entry) error { behind++; return nil }); err != nil {
 		return err
 	}
 	if behind > 0 {
 		r.report.CutEntries = behind
-		if err := r.cfg.Sidecar.DeleteFrom(r.lastIdx + 1); err != nil {
+		if err := r.sidecar.DeleteFrom(r.lastIdx + 1); err != nil {
 			return err
 		}
 	}

@@ -122,6 +122,12 @@ func (r *recovery) scanOne(in *batchReader, s *segment, old []ridxEntry, from in
 		}
 		return true, nil
 	}
+	if r.lastIdx >= r.sure {
+		if in.pos < in.size {
+			return false, &badBatch{fmt.Errorf("side entries behind index %d may be lost, and with them the batch's place", r.lastIdx)}
+		}
+		return false, nil
+	}
 	var was ridxEntry // what the .ridx said, if that fits here
 	if k := s.n - from; k < len(old) && old[k].pos == row.pos && old[k].rel == row.rel && uint64(old[k].term) >= max(r.lastTerm, 1) {
 		was = old[k]

@@ -66,6 +66,8 @@ type Log struct {
 	names    syncMark // of the directory
 
 	staged appendStage // of the append that holds the turn
+
+	sidecar *sideJournal
 }
 
 func (c *Config) setDefaults() error {

@@ -58,7 +58,7 @@ func (l *Log) truncate(from uint64) error {
 	if err := l.cfg.Failpoints.Hit(FailAfterTruncate); err != nil {
 		return err
 	}
-	return l.cfg.Sidecar.DeleteFrom(from)
+	return l.sidecar.DeleteFrom(from)
 }
 
 // newActive returns the position of the segment that will be the newest when the entries from index from
@@ -86,7 +86,7 @@ func (l *Log) rolledBy(index uint64, s *segment) (bool, error) {
 	if err != nil || row.length > 0 {
 		return false, err
 	}
-	e, err := l.cfg.Sidecar.Get(index)
+	e, err := l.sidecar.Get(index)
 	if err != nil {
 		return false, fmt.Errorf("side entry %d: %w", index, err)
 	}
@@ -219,7 +219,7 @@ func (l *Log) trim(offset int64, limitIndex uint64) (gone []string, newStart int
 	if err := l.syncDir(); err != nil {
 		return gone, newStart, err
 	}
-	return gone, newStart, l.cfg.Sidecar.DeleteBelow(first)
+	return gone, newStart, l.sidecar.DeleteBelow(first)
 }
 
 // planTrim says which segments go and what the recovery point is then. keeper is held.
@@ -324,7 +324,7 @@ func (l *Log) wipeTo(b Base) (*segment, error) {
 			}
 		}
 	}
-	if err := l.cfg.Sidecar.DeleteFrom(0); err != nil {
+	if err := l.sidecar.DeleteFrom(0); err != nil {
 		return nil, err
 	}
 	s, err := createSegment(l.cfg.FS, l.cfg.Dir, ridxHead{first: b.Index + 1, base: b.NextOffset, prevTerm: b.Term})

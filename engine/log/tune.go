@@ -1,6 +1,9 @@
 package log
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Tune changes SegmentBytes (0: the default) and SyncEach of an open log, from the next append on. Segments that are longer stay as
 // they are. When it returns with syncEach, everything appended before is durable as well; appends wait meanwhile, for as long as what
@@ -22,7 +25,7 @@ func (l *Log) Tune(segmentBytes int64, syncEach bool) error {
 	}
 	defer l.give()
 	if syncEach {
-		if err := l.Sync(); err != nil {
+		if err := errors.Join(l.sidecar.Retire(), l.syncFiles()); err != nil {
 			return err
 		}
 	}

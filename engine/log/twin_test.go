@@ -115,6 +115,11 @@ func data(index, term uint64, n, size int) Entry {
 	return Entry{Index: index, Term: term, Data: batch(n, size, int64(1000+index))}
 }
 
+// command is a side entry that follows the tier.
+func command(index, term uint64) Entry {
+	return Entry{Index: index, Term: term, Ext: []byte{1}, Data: fmt.Appendf(nil, "command %d", index)}
+}
+
 func side(index, term uint64) Entry {
 	return Entry{Index: index, Term: term, Type: 1, Data: []byte("no-op")}
 }
