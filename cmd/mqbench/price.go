@@ -234,7 +234,7 @@ func (p *pricing) missing() (news []string) {
 		here := slices.ContainsFunc(now.Brokers, func(n load.Broker) bool { return n.ID == b.ID && n.Unreachable == nil })
 		if !here && !slices.Contains(p.silent, name) {
 			p.silent = append(p.silent, name)
-			news = append(news, name+" does not answer any more: from here on the figures are those of a cluster without it")
+			news = append(news, name+" does not answer any more: the trial that has just ended and those that follow had a cluster without it")
 		}
 	}
 	return news
