@@ -44,11 +44,11 @@ scale: ## three nodes, a thousand partitions: creation, idling, failover, restar
 txn-budget: ## groups, transactions and idempotence on three nodes against their budgets (TXNFLAGS=-short): six minutes
 	@bash scripts/txn-budget.sh $(TXNFLAGS)
 
-explore-quick: ## deciding code in every order of events: two transactions and two crashes, whole
+explore-quick: ## deciding code in every order of events: two transactions and two crashes, whole; groups with a deposed coordinator
 	$(GO) test -count=1 -v ./txn/explore/...
 
-explore: ## the same for three transactions, replaced clients and deposed leaders, as far as five minutes each go
-	$(GO) test -count=1 -timeout 60m -v ./txn/explore/voted ./txn/explore/kafkastyle -args -deep
+explore: ## the same for three transactions or members, replaced clients and deposed leaders, as far as five minutes each go
+	$(GO) test -count=1 -timeout 60m -v ./txn/explore/voted ./txn/explore/kafkastyle ./txn/explore/groups -args -deep
 
 cover: ## coverage profile in coverage/coverage.out
 	@mkdir -p coverage
