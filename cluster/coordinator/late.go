@@ -9,8 +9,10 @@ import (
 	"gopherlog/engine/record"
 )
 
-// defaultLate is by how much no-barrier leaves a table behind.
-const defaultLate = 3 * time.Second
+const (
+	defaultLate = 3 * time.Second // by how much no-barrier leaves a table behind
+	maxLate     = 1 << 15         // batches; with more, all come to the table at once
+)
 
 // late stands between a replica and its table, and lets everything through at once unless a fault is planted: then what a replica hears that
 // does not lead comes to its table only some time later, and whoever is elected serves without waiting for it.
@@ -50,7 +52,9 @@ func (l *late) Apply(b record.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	leads, now := l.s.cur.Load() != nil, l.s.of.now()
-	if !leads || by == 0 {
+	if len(l.held) >= maxLate {
+		l.let(now)
+	} else if !leads || by == 0 {
 		l.let(now.Add(-by))
 	}
 	if by == 0 || leads && len(l.held) == 0 {
@@ -67,6 +71,9 @@ func (l *late) let(until time.Time) {
 	for n < len(l.held) && !l.held[n].heard.After(until) {
 		l.kept.Apply(l.held[n].batch)
 		n++
+	}
+	if n == 0 {
+		return
 	}
 	l.held = append([]heldBatch(nil), l.held[n:]...)
 	l.behind.Store(int32(len(l.held)))
