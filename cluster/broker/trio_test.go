@@ -36,6 +36,8 @@ type trio struct {
 
 	votedReplicas int  // of coordinators of voted transactions; 0: as many as there are
 	bare          bool // no clients: nothing is outside of memory
+	balanceEvery  time.Duration
+	balanceAfter  time.Duration
 }
 
 type trioNode struct {
@@ -149,6 +151,7 @@ func (n *trioNode) start() {
 	n.must(err)
 	n.parts, err = partition.Open(partition.Config{Meta: n.ctl, Node: n.rpc, Self: identity.ServerID(), KV: n.kv, FS: n.fs, DataDir: "data",
 		BootID: "boot", Keeper: coordinator.Keepers(n.groups, n.txns, n.voted), Coordinators: n.txns, Ballot: n.voted, Facts: n.facts,
+		BalanceEvery: n.c.balanceEvery, BalanceAfter: n.c.balanceAfter,
 		RetentionEvery: time.Hour, Failpoints: n.points, Logger: logger}) // the records of many tests are from 1970
 	n.must(err)
 	opened.Store(n.parts)
@@ -195,7 +198,9 @@ func (n *trioNode) kill() {
 	defer n.c.net.Heal()
 	n.points.DisarmAll()
 	survived := n.fs.Clone()
-	n.broker.Close()
+	if n.broker != nil {
+		n.broker.Close()
+	}
 	n.stop()
 	n.fs = survived
 }
