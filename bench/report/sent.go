@@ -40,7 +40,11 @@ func (s *set) sent() Table {
 				n.TxnsAborted += x.Counts.TxnsAborted
 				n.TxnsInDoubt += x.Counts.TxnsInDoubt
 			}
-			row := []string{r.Manifest.Scenario.Name, cellName(c), offered(c), trialsWord(len(ts), len(ts)-len(trials(r, c.ID))),
+			name := cellName(c)
+			if c.Txn != nil {
+				name += ", " + records(c.Txn.Records)
+			}
+			row := []string{r.Manifest.Scenario.Name, name, offered(c), trialsWord(len(ts), len(ts)-len(trials(r, c.ID))),
 				thousands(n.Sent), thousands(n.Acked), thousands(n.Failed), thousands(n.Unknown), thousands(n.Shed), thousands(n.Late), thousands(n.Delivered)}
 			switch {
 			case !s.transacts():

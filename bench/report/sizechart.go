@@ -44,13 +44,13 @@ func transactionSize(r *result.Run) *Chart {
 	setLog(&p.X, lo, top)
 	p.X.Min, p.X.Max = lo*0.8, top*1.25
 	setLog(&p.Y, low, 1)
-	p.Y.Max = 1.25
+	p.Y.Max = 4 // room for the legend
 	p.Add(grid{}, halfLine{})
-	seen, ticks := map[string]int{}, 0
+	seen, ticks := map[color.RGBA]int{}, 0
 	for _, l := range lines {
 		s := look(l.guarantee)
-		s.Dashes = variantDashes[min(seen[l.guarantee], len(variantDashes)-1)]
-		seen[l.guarantee]++
+		s.Dashes = variantDashes[min(seen[s.Color], len(variantDashes)-1)]
+		seen[s.Color]++
 		var dots plotter.XYs
 		var bars whiskers
 		for _, z := range l.sizes {
@@ -135,9 +135,9 @@ func (h halfTick) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
 	x, y := tx(h.x), ty(0.5)
 	c.StrokeLine2(draw.LineStyle{Color: h.color, Width: vg.Points(2.2)}, x, y-7, x, y+7)
+	at := y - 13
 	if h.above {
-		c.FillText(words(9, inkColor, draw.XRight), vg.Point{X: x - 4, Y: y + 9}, "n50 "+sig(h.x))
-		return
+		at = y + 13
 	}
-	c.FillText(words(9, inkColor, draw.XLeft), vg.Point{X: x + 4, Y: y - 9}, "n50 "+sig(h.x))
+	c.FillText(words(9, h.color, draw.XCenter), vg.Point{X: x, Y: at}, "n50 "+sig(h.x))
 }

@@ -59,7 +59,7 @@ var looks = map[string]series{
 var guaranteeOrder = []string{"at_most_once", "at_least_once", "idempotent", "transactional", "two_phase_commit"}
 
 // systemLooks are the colours and markers of systems, where they are compared.
-// The dash then stands for the guarantee.
+// Dash and marker then stand for the guarantee, where that differs too.
 var systemLooks = map[string]series{
 	"gopherlog": {"GopherLog", color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 255}, nil, draw.CircleGlyph{}},
 	"kafka":     {"Apache Kafka", color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 255}, []vg.Length{5, 2.5}, draw.TriangleGlyph{}},
@@ -75,7 +75,7 @@ func look(guarantee string) series {
 	if s, ok := systemLooks[system]; ok {
 		if both {
 			g := looks[guarantee]
-			s.Label, s.Dashes = s.Label+", "+g.Label, g.Dashes
+			s.Label, s.Dashes, s.Shape = s.Label+", "+g.Label, g.Dashes, g.Shape
 		}
 		return s
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -50,7 +51,7 @@ func (c *doctorCmd) Run(s *streams) error {
 	say(err == nil, false, "user and network namespace for network faults", fmt.Sprintf("%v: scenarios with a network partition will be reported as skipped", err))
 	governor, _ := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 	g := strings.TrimSpace(string(governor))
-	say(g == "" || g == "performance", false, "frequency governor "+g, "figures vary with the clock: set it to performance")
+	say(g == "" || g == "performance", false, "frequency governor "+cmp.Or(g, "not told by this machine"), "figures vary with the clock: set it to performance")
 	free, err := freeBytes(".")
 	say(err == nil && free > 4<<30, false, fmt.Sprintf("%.0f GB free on disk", float64(free)/1e9), "long runs may fill the disk: see mqbench plan")
 	limit, err := openFiles()

@@ -24,7 +24,7 @@ const (
 
 // grammar is the command line. Flags of the whole program may stand anywhere.
 type grammar struct {
-	Addr    []string      `help:"Addresses of some nodes, with commas between them." default:"localhost:9092" placeholder:"HOST:PORT"`
+	Addr    []string      `help:"Addresses of some nodes, with commas between them. Default: ${default}." default:"localhost:9092" placeholder:"HOST:PORT"`
 	Timeout time.Duration `help:"How long to try before giving up." default:"15s"`
 	Output  string        `short:"o" help:"Form of what is printed: ${enum}." enum:"text,json" default:"text"`
 	Config  string        `help:"YAML file whose keys are flag names." placeholder:"FILE"`

@@ -19,9 +19,9 @@ import (
 
 // devFlags are the flags of a cluster for trying things out.
 type devFlags struct {
-	Addr     string            `help:"Client address of the first node; the next ones take the following hundreds." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
+	Addr     string            `help:"Client address of the first node; the next ones take the following hundreds. Default: ${default}." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
 	Nodes    int               `help:"How many nodes." default:"3"`
-	Data     string            `help:"Directory that holds one data directory per node." default:"./data-dev" placeholder:"DIR"`
+	Data     string            `help:"Directory that holds one data directory per node. Default: ${default}." default:"./data-dev" placeholder:"DIR"`
 	Set      map[string]string `help:"As for one node, for all of them." placeholder:"KEY=VALUE"`
 	LogLevel string            `help:"Least level that is logged: ${enum}." enum:"debug,info,warn,error" default:"warn"`
 	Config   string            `help:"YAML file whose keys are these flags' names." placeholder:"FILE"`

@@ -21,10 +21,10 @@ import (
 // nodeFlags are the flags of one node.
 type nodeFlags struct {
 	ID           int32             `help:"This node's id, from 1 on." default:"1" name:"id"`
-	Addr         string            `help:"Where Kafka clients connect; :9092 takes all interfaces." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
+	Addr         string            `help:"Where Kafka clients connect; :9092 takes all interfaces. Default: ${default}." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
 	RPC          string            `help:"Where the other nodes connect. Default: this node's own address in -peers." name:"rpc" placeholder:"HOST:PORT"`
 	Peers        string            `help:"All nodes, as 1@host1:9093,2@host2:9093: where this node dials each. Without it the node is alone." placeholder:"ID@HOST:PORT,..."`
-	Data         string            `help:"Data directory; made if missing." default:"./data" placeholder:"DIR"`
+	Data         string            `help:"Data directory; made if missing. Default: ${default}." default:"./data" placeholder:"DIR"`
 	Advertise    string            `help:"Address that clients are told. Default: the one they came in by." placeholder:"HOST:PORT"`
 	Rack         string            `help:"Rack that clients are told."`
 	Admin        string            `help:"HTTP port with /livez, /readyz and /metrics. Default: none." placeholder:"HOST:PORT"`
