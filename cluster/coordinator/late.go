@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	defaultLate = 3 * time.Second // by how much no-barrier leaves a table behind
+	defaultLate = 5 * time.Second // by how much no-barrier leaves a table behind
 	maxLate     = 1 << 15         // batches; with more, all come to the table at once
 )
 
