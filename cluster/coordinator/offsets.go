@@ -48,7 +48,7 @@ func (t *groupTerm) commit(id string, e group.Commit, offsets []pair, done func(
 // fetch reads the table when it is certain that nobody else is the shard's coordinator: one that was deposed and does not know it would show
 // positions from before its successor's commits, and what lies between would be consumed twice.
 func (t *groupTerm) fetch(id string, want []Wanted, done func([]Committed, group.Code)) {
-	t.certainly(func(still bool) {
+	t.confirm(func(still bool) {
 		if !still {
 			done(nil, group.NotCoordinator)
 			return
@@ -61,9 +61,6 @@ func (t *groupTerm) fetch(id string, want []Wanted, done func([]Committed, group
 		done(found, group.OK)
 	})
 }
-
-// certainly calls fn with whether this is the shard's coordinator still, as confirm does.
-func (t *groupTerm) certainly(fn func(still bool)) { t.confirm(fn) }
 
 // agree looks for offsets of another topic than the one that has the name now: of a deleted one, which is about to go, or of one that this
 // node has not heard of yet. For a topic that is asked for by its id nothing was committed then; by name it cannot be told, which is false.
