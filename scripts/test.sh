@@ -16,7 +16,7 @@ if [ "$code" -ne 0 ]; then
        /^=== RUN/ {held = ""; next}
        /^ *--- FAIL/ {printf "%s%s\n", held, $0; held = ""; next}
        /^ *--- (PASS|SKIP)/ {held = ""; next}
-       {held = held $0 "\n"}' "$log" | tail -n 500
+       {held = held $0 "\n"}' "$log" | head -n 500
 fi
 count() { grep -cE "^ *--- $1" "$log"; }
 grep -B1 -E '^ *--- SKIP' "$log"

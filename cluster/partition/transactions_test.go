@@ -236,10 +236,9 @@ func TestACoordinatorThatCannotBeAskedIsAskedAgainUntilTheDeadline(t *testing.T)
 	errTooLate := errors.New("too late")
 	for _, last := range []error{ErrNotCoordinator, nil, errTooLate} {
 		c := &coordinators{}
-		h := open(t, with(c))
 		now := time.Now()
 		var mu sync.Mutex
-		h.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+		h := open(t, with(c), func(h *harness) { h.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now } })
 		deadline := now.Add(time.Minute)
 		out := h.sendPart(part(7, 0, 0, 1), deadline)
 		for i := range 4 {

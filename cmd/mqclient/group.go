@@ -193,12 +193,15 @@ func (c *groupDescribe) Run(s *session) error {
 		}
 		return err
 	})
-	if err != nil {
-		return refused("describe group "+name, err, "")
+	var d groupDetail
+	if err == nil {
+		d = detailOf(l)
 	}
-	d := detailOf(l)
-	if d.State == dead && len(d.Partitions) == 0 {
+	switch { // which of both answers comes depends on the version that the brokers speak
+	case errors.Is(err, kerr.GroupIDNotFound), err == nil && d.State == dead && len(d.Partitions) == 0:
 		return fmt.Errorf("describe group %s: there is no such group", name)
+	case err != nil:
+		return refused("describe group "+name, err, "")
 	}
 	if s.json {
 		return s.printJSON(d)
