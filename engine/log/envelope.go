@@ -38,6 +38,18 @@ func seal(magic string, payload []byte) []byte {
 	return append(b, payload...)
 }
 
+// checkVersion tells a file of another version from one that a power cut left with zeros where its version was: that is
+// a *CorruptionError.
+func checkVersion(file string, v uint16) error {
+	switch v {
+	case formatVersion:
+		return nil
+	case 0:
+		return &CorruptionError{file, 4, "no version"}
+	}
+	return fmt.Errorf("%w: %s has version %d, this program reads %d", ErrVersion, file, v, formatVersion)
+}
+
 // unseal checks the envelope and returns the payload within b. file names it in errors: ErrVersion for
 // a version we do not know, else *CorruptionError.
 func unseal(magic, file string, b []byte) ([]byte, error) {
@@ -47,8 +59,8 @@ func unseal(magic, file string, b []byte) ([]byte, error) {
 	if string(b[:4]) != magic {
 		return nil, &CorruptionError{file, 0, fmt.Sprintf("magic %q, want %q", b[:4], magic)}
 	}
-	if v := be.Uint16(b[4:]); v != formatVersion {
-		return nil, fmt.Errorf("%w: %s has version %d, this program reads %d", ErrVersion, file, v, formatVersion)
+	if err := checkVersion(file, be.Uint16(b[4:])); err != nil {
+		return nil, err
 	}
 	payload := b[envelopeHeader:]
 	if n := be.Uint32(b[8:]); int64(n) != int64(len(payload)) {

@@ -59,8 +59,8 @@ func decodeRidxHead(file string, b []byte) (ridxHead, error) {
 	if string(b[:4]) != magicRidx {
 		return ridxHead{}, &CorruptionError{file, 0, fmt.Sprintf("magic %q, want %q", b[:4], magicRidx)}
 	}
-	if v := be.Uint16(b[4:]); v != formatVersion {
-		return ridxHead{}, fmt.Errorf("%w: %s has version %d, this program reads %d", ErrVersion, file, v, formatVersion)
+	if err := checkVersion(file, be.Uint16(b[4:])); err != nil {
+		return ridxHead{}, err
 	}
 	if got, want := crc32.Checksum(b[:32], castagnoli), be.Uint32(b[32:]); got != want {
 		return ridxHead{}, &CorruptionError{file, 32, fmt.Sprintf("checksum %08x, want %08x", got, want)}

@@ -3,7 +3,6 @@ package log
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"slices"
 	"sync"
@@ -76,12 +75,13 @@ func (j *sideJournal) open() (floor uint64, err error) {
 }
 
 func decodeSides(data []byte) (floor uint64, kept []Entry, err error) {
-	switch {
-	case len(data) < sidesHeader || string(data[:4]) != magicSides:
+	if len(data) < sidesHeader || string(data[:4]) != magicSides {
 		return 0, nil, &CorruptionError{fileSides, 0, "no header"}
-	case be.Uint16(data[4:]) != formatVersion:
-		return 0, nil, fmt.Errorf("%w: %s has version %d, this program reads %d", ErrVersion, fileSides, be.Uint16(data[4:]), formatVersion)
-	case crc32.Checksum(data[:16], castagnoli) != be.Uint32(data[16:]):
+	}
+	if err := checkVersion(fileSides, be.Uint16(data[4:])); err != nil {
+		return 0, nil, err
+	}
+	if crc32.Checksum(data[:16], castagnoli) != be.Uint32(data[16:]) {
 		return 0, nil, &CorruptionError{fileSides, 16, "checksum of the header"}
 	}
 	floor = be.Uint64(data[8:])
