@@ -18,7 +18,7 @@ lists every mistake at once; ` + "`mqbench plan FILE`" + ` tells time and size; 
 - **Strict.** Unknown keys, missing units and combinations that cannot be run are refused, with line, column and a suggestion. Keys marked
   *later* are known and not supported yet.
 - **Units.** Durations: 250ms, 10s, 2m. Sizes: 512B, 64KiB, 1MiB. Rates: 5k/s. Counts may be written 100k or 2M.
-- **Sweeps.** Any single value may be given as a list; the scenario then expands into a matrix of cells, one for each combination.
+- **Sweeps.** Any single value may be given as a list; the scenario then expands into a matrix of cells, one for each combination. A key that says nothing to a guarantee (the size of transactions to one without) makes no further cells of it.
 - **extends: other.yaml** puts this file over another one: mappings key by key, lists whole.
 - **-set key=value** overrides a key on the command line: ` + "`-set load.rate=5k/s`, `-set 'guarantee=[at_least_once, idempotent]'`, `-set topics.0.partitions=12`" + `.
 

@@ -222,6 +222,28 @@ func TestRatioComparesCellsThatDifferInItsKeyAlone(t *testing.T) {
 	}
 }
 
+func TestRatioComparesACellWithAllValuesOfAKeyThatSaysNothingToIt(t *testing.T) {
+	r := &result.Run{}
+	add := func(achieved float64, sweep map[string]string) {
+		id := fmt.Sprint(len(r.Manifest.Cells))
+		r.Manifest.Cells = append(r.Manifest.Cells, result.Cell{ID: id, Guarantee: sweep["guarantee"], Sweep: sweep})
+		for block := range 3 {
+			r.Results.Trials = append(r.Results.Trials, result.Trial{Cell: id, Block: block, Achieved: achieved})
+		}
+	}
+	for _, producers := range []string{"1", "8"} {
+		add(100, map[string]string{"guarantee": "idempotent", "producers.count": producers})
+		for records, achieved := range map[string]float64{"1": 10, "10": 50} {
+			add(achieved, map[string]string{"guarantee": "transactional", "producers.count": producers, "producers.transaction.records": records})
+		}
+	}
+	e := scenario.Expect{Metric: "throughput", A: "transactional", B: "idempotent", Op: ">", Value: 0}
+	_, got, said := judgeRatio(e, r)
+	if got != met || strings.Count(said, "over 3 blocks") != 4 || strings.Count(said, "producers.count=8 producers.transaction.records=10: 0.500") != 1 {
+		t.Errorf("%s: %s", got, said)
+	}
+}
+
 func TestJUnitFailsWhatCouldNotBeJudgedAndNotWhatIsTolerated(t *testing.T) {
 	r := &result.Run{Dir: result.Dir{Path: t.TempDir()}}
 	tolerated := check.RuleResult{ID: "A4", Status: check.Violated, Tolerated: true}
