@@ -481,7 +481,8 @@ func TestNothingAcknowledgedIsLostOrTwiceUnderLeaderChanges(t *testing.T) {
 			}
 		}()
 	}
-	go func() {
+	var changes sync.WaitGroup
+	changes.Go(func() {
 		for term := uint64(10); ; term += 2 {
 			select {
 			case <-stop:
@@ -491,9 +492,10 @@ func TestNothingAcknowledgedIsLostOrTwiceUnderLeaderChanges(t *testing.T) {
 			h.g.depose(term, "2.0000000000000001", term%4 == 0)
 			h.g.lead(term + 1)
 		}
-	}()
+	})
 	wg.Wait()
 	close(stop)
+	changes.Wait()
 	next := map[int64]int32{}
 	for _, b := range h.batches(t) {
 		if b.BaseSequence() != next[b.ProducerID()] {
