@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/cluster/replica"
@@ -132,7 +133,9 @@ func TestABatchCheckedInOneTermIsNeverStoredInAnother(t *testing.T) {
 		t.Fatalf("log end %d: the batch of term 1 was stored in term 3", end)
 	}
 	go func() { <-h.g.enter }()
+	h.g.mu.Lock()
 	h.g.auto = true
+	h.g.mu.Unlock()
 	if base := h.must(t, sequence(7, 0, 0, 1)); base != 0 {
 		t.Fatalf("base offset %d", base)
 	}
@@ -276,22 +279,24 @@ func TestMinInsyncAboveTheMajorityDelaysTheAnswer(t *testing.T) {
 }
 
 func TestMinInsyncNotReachedInTimeSaysAfterAppend(t *testing.T) {
-	s := defaults()
-	s.MinInsyncReplicas = 2
-	h := open(t, replicas(2), settings(s)) // two voters: the majority is two
-	if base := h.must(t, plain(1)); base != 0 {
-		t.Fatal(base)
-	}
-	s.MinInsyncReplicas = 3
-	h = open(t, replicas(3), settings(s))
-	r := wait(t, h.sendUntil(plain(1), AcksAll, time.Now().Add(20*time.Millisecond)))
-	if !errors.Is(r.Err, ErrNotEnoughReplicasAfterAppend) {
-		t.Fatalf("%+v", r)
-	}
-	if h.HighWatermark() != 1 {
-		t.Fatal("the batch is appended all the same")
-	}
-	h.g.reachAll(nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := defaults()
+		s.MinInsyncReplicas = 2
+		h := open(t, replicas(2), settings(s)) // two voters: the majority is two
+		if base := h.must(t, plain(1)); base != 0 {
+			t.Fatal(base)
+		}
+		s.MinInsyncReplicas = 3
+		h = open(t, replicas(3), settings(s))
+		r := wait(t, h.sendUntil(plain(1), AcksAll, time.Now().Add(20*time.Millisecond)))
+		if !errors.Is(r.Err, ErrNotEnoughReplicasAfterAppend) {
+			t.Fatalf("%+v", r)
+		}
+		if h.HighWatermark() != 1 {
+			t.Fatal("the batch is appended all the same")
+		}
+		h.g.reachAll(nil)
+	})
 }
 
 func (h *harness) waitingWide() int {
@@ -312,41 +317,45 @@ func (g *fakeGroup) reachAll(err error) {
 }
 
 func TestADeadlineAnswersAndTheBatchGoesOn(t *testing.T) {
-	h := open(t, manual)
-	r := wait(t, h.sendUntil(sequence(7, 0, 0, 1), AcksAll, time.Now().Add(20*time.Millisecond)))
-	if !errors.Is(r.Err, ErrTimeout) {
-		t.Fatalf("%+v", r)
-	}
-	h.proposed(t, 1)
-	h.g.commit(1)
-	if r := wait(t, h.send(sequence(7, 0, 0, 1), AcksAll)); r.Err != nil || r.BaseOffset != 0 {
-		t.Fatalf("repeat after the timeout: %+v", r)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, manual)
+		r := wait(t, h.sendUntil(sequence(7, 0, 0, 1), AcksAll, time.Now().Add(20*time.Millisecond)))
+		if !errors.Is(r.Err, ErrTimeout) {
+			t.Fatalf("%+v", r)
+		}
+		h.proposed(t, 1)
+		h.g.commit(1)
+		if r := wait(t, h.send(sequence(7, 0, 0, 1), AcksAll)); r.Err != nil || r.BaseOffset != 0 {
+			t.Fatalf("repeat after the timeout: %+v", r)
+		}
+	})
 }
 
 func TestAppendWaitsForBudgetAndGivesUpAtItsDeadline(t *testing.T) {
-	h := open(t, manual, func(h *harness) { h.own = NewBudget(3 * minCharge) })
-	for range 3 {
-		h.send(plain(1), AcksAll)
-	}
-	h.proposed(t, 3)
-	r := wait(t, h.sendUntil(plain(1), AcksAll, time.Now().Add(20*time.Millisecond)))
-	if !errors.Is(r.Err, ErrTimeout) {
-		t.Fatalf("%+v", r)
-	}
-	fourth := make(chan AppendResult, 1)
-	returned := make(chan struct{})
-	go func() {
-		h.Append(&AppendRequest{Batch: plain(1), Acks: AcksAll, Done: func(r AppendResult) { fourth <- r }})
-		close(returned)
-	}()
-	h.g.commit(1)
-	<-returned
-	h.proposed(t, 3)
-	h.g.commit(-1)
-	if r := wait(t, fourth); r.Err != nil || r.BaseOffset != 3 {
-		t.Fatalf("%+v", r)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, manual, func(h *harness) { h.own = NewBudget(3 * minCharge) })
+		for range 3 {
+			h.send(plain(1), AcksAll)
+		}
+		h.proposed(t, 3)
+		r := wait(t, h.sendUntil(plain(1), AcksAll, time.Now().Add(20*time.Millisecond)))
+		if !errors.Is(r.Err, ErrTimeout) {
+			t.Fatalf("%+v", r)
+		}
+		fourth := make(chan AppendResult, 1)
+		returned := make(chan struct{})
+		go func() {
+			h.Append(&AppendRequest{Batch: plain(1), Acks: AcksAll, Done: func(r AppendResult) { fourth <- r }})
+			close(returned)
+		}()
+		h.g.commit(1)
+		<-returned
+		h.proposed(t, 3)
+		h.g.commit(-1)
+		if r := wait(t, fourth); r.Err != nil || r.BaseOffset != 3 {
+			t.Fatalf("%+v", r)
+		}
+	})
 }
 
 func TestABatchAboveTheBudgetIsAdmittedAlone(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/cluster/meta"
@@ -254,16 +255,24 @@ func (c *cluster) tryProduce(topic string, number int32, batch record.Batch, pat
 	return -1, err
 }
 
-// read returns the whole committed log of a partition from its leader.
+// read returns the whole committed log of a partition from its leader, whoever that is: leadership may go back to the preferred replica
+// at any time.
 func (c *cluster) read(topic string, number int32) (out []record.Batch) {
 	c.t.Helper()
-	c.led(topic, number+1)
-	p, err := c.leader(topic, number).m.Get(topic, number)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	h := harness{Partition: p}
-	return h.batches(c.t)
+	c.await(fmt.Sprintf("%s-%d is read by its leader", topic, number), func() bool {
+		p := c.leaderPartition(topic, number)
+		if p == nil {
+			return false
+		}
+		h := harness{Partition: p}
+		var err error
+		out, err = h.tryBatches(c.t)
+		if err != nil && !errors.Is(err, ErrNotLeader) {
+			c.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return out
 }
 
 func TestALoneNodeKeepsItsDataOverARestart(t *testing.T) {
@@ -352,7 +361,7 @@ func TestReplicasAreByteForByteEqual(t *testing.T) {
 	for i := range 40 {
 		c.produce("t", 0, batchOf(&record.Producer{ID: 1, Sequence: int32(i)}, 1, 100_000))
 		if i%15 == 14 {
-			n := c.leader("t", 0)
+			n := c.leading("t", 0)
 			n.kill()
 			c.produce("t", 0, batchOf(nil, 1, 10))
 			n.start()
@@ -365,7 +374,7 @@ func TestReplicasAreByteForByteEqual(t *testing.T) {
 	c.produce("t", 0, batchOf(nil, 1, 10))
 	wiped.start()
 	wiped.ready()
-	end := c.leaderPartition("t", 0).HighWatermark()
+	end := c.committed("t", 0)
 	for _, n := range c.nodes {
 		c.await(fmt.Sprintf("node %d has everything", n.id), func() bool {
 			p, err := n.m.Get("t", 0)
@@ -388,6 +397,26 @@ func TestReplicasAreByteForByteEqual(t *testing.T) {
 		p := c.leaderPartition("t", 0)
 		return p != nil && len(p.group.Voters()) == 3 && len(p.InSyncNodes()) == 3
 	})
+}
+
+// leading waits for the node that leads and serves: while leadership moves there is none.
+func (c *cluster) leading(topic string, number int32) (n *node) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("%s-%d is led", topic, number), func() bool { n = c.leader(topic, number); return n != nil })
+	return n
+}
+
+// committed is the high watermark of whoever leads.
+func (c *cluster) committed(topic string, number int32) (end int64) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("%s-%d is led", topic, number), func() bool {
+		p := c.leaderPartition(topic, number)
+		if p != nil {
+			end = p.HighWatermark()
+		}
+		return p != nil
+	})
+	return end
 }
 
 func (c *cluster) leaderPartition(topic string, number int32) *Partition {
@@ -422,12 +451,12 @@ func (n *node) segments(dir string) map[string][]byte {
 func TestANodeThatSleptThroughADeleteDoesNotBringTheOldTopicBack(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	c.create("t", 1, 3, nil)
-	c.produce("t", 0, plain(5))
+	c.produce("t", 0, sequence(1, 0, 0, 5))
 	n := c.nodes[2]
 	n.stop()
 	c.delete("t")
 	c.create("t", 1, 3, nil)
-	c.produce("t", 0, plain(2))
+	c.produce("t", 0, sequence(1, 0, 0, 2))
 	n.start()
 	n.ready()
 	c.await("it follows the new topic", func() bool {
@@ -449,84 +478,89 @@ func TestANodeThatSleptThroughADeleteDoesNotBringTheOldTopicBack(t *testing.T) {
 
 // SIGTERM of one node under load, then of all: nothing acknowledged is lost, nobody takes long.
 func TestDrainedNodesLoseNothing(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	c.create("t", 6, 3, nil)
-	c.led("t", 6)
-	stop := make(chan struct{})
-	acked := make([]int32, 6)
-	var wg sync.WaitGroup
-	for p := range int32(6) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if offset, err := c.tryProduce("t", p, sequence(int64(p), 0, acked[p], 1), 3*time.Second); err == nil {
-					if offset != int64(acked[p]) {
-						t.Errorf("partition %d: sequence %d is at %d", p, acked[p], offset)
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		c.create("t", 6, 3, nil)
+		c.led("t", 6)
+		stop := make(chan struct{})
+		acked := make([]int32, 6)
+		var wg sync.WaitGroup
+		for p := range int32(6) {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
 					}
-					acked[p]++
+					if offset, err := c.tryProduce("t", p, sequence(int64(p), 0, acked[p], 1), 3*time.Second); err == nil {
+						if offset != int64(acked[p]) {
+							t.Errorf("partition %d: sequence %d is at %d", p, acked[p], offset)
+						}
+						acked[p]++
+					}
+					time.Sleep(time.Millisecond) // or the clock would stand still
 				}
+			}()
+		}
+		drain := func(n *node) {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			began := time.Now()
+			if err := n.m.Drain(ctx); err != nil {
+				t.Logf("node %d: drain: %v", n.id, err)
 			}
-		}()
-	}
-	drain := func(n *node) {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		began := time.Now()
-		if err := n.m.Drain(ctx); err != nil {
-			t.Logf("node %d: drain: %v", n.id, err)
+			t.Logf("node %d drained in %v", n.id, time.Since(began))
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("node %d: drain took %v", n.id, took)
+			}
 		}
-		t.Logf("node %d drained in %v", n.id, time.Since(began))
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("node %d: drain took %v", n.id, took)
+		time.Sleep(100 * time.Millisecond)
+		drain(c.nodes[0])
+		time.Sleep(200 * time.Millisecond)
+		if left := len(c.nodes[0].m.led()); left > 0 {
+			t.Errorf("%d leaderships came back to the draining node", left)
 		}
-	}
-	time.Sleep(100 * time.Millisecond)
-	drain(c.nodes[0])
-	time.Sleep(200 * time.Millisecond)
-	if left := len(c.nodes[0].m.led()); left > 0 {
-		t.Errorf("%d leaderships came back to the draining node", left)
-	}
-	close(stop)
-	wg.Wait()
-	parallel(3, 3, func(i int) { drain(c.nodes[i]); c.nodes[i].stop() })
-	for _, n := range c.nodes {
-		n.start()
-	}
-	for _, n := range c.nodes {
-		n.ready()
-	}
-	for p := range int32(6) {
-		if got := c.read("t", p); len(got) < int(acked[p]) {
-			t.Errorf("partition %d holds %d batches, %d were acknowledged", p, len(got), acked[p])
+		close(stop)
+		wg.Wait()
+		parallel(3, 3, func(i int) { drain(c.nodes[i]); c.nodes[i].stop() })
+		for _, n := range c.nodes {
+			n.start()
 		}
-	}
+		for _, n := range c.nodes {
+			n.ready()
+		}
+		for p := range int32(6) {
+			if got := c.read("t", p); len(got) < int(acked[p]) {
+				t.Errorf("partition %d holds %d batches, %d were acknowledged", p, len(got), acked[p])
+			}
+		}
+	})
 }
 
 // A dead node's partitions are led by others at once: its death is known by broken connections, and the first survivor
 // campaigns as soon as the other one says the same.
 func TestFailoverTakesNoTimers(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *Config) { cfg.BalanceEvery = time.Hour })
-	const partitions = 12
-	c.create("t", partitions, 3, nil)
-	c.led("t", partitions)
-	victim := c.leader("t", 0)
-	before := len(victim.m.led())
-	began := time.Now()
-	c.net.Kill(victim.id)
-	victim.down = true // for leader(): nobody asks it any more
-	for p := range int32(partitions) {
-		c.produce("t", p, plain(1))
-	}
-	took := time.Since(began)
-	victim.down = false
-	t.Logf("%d leaderships moved and took a batch each after %v", before, took)
-	if took > 2*time.Second {
-		t.Errorf("failover took %v: a timer of raft must have fired", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, func(cfg *Config) { cfg.BalanceEvery = time.Hour })
+		const partitions = 12
+		c.create("t", partitions, 3, nil)
+		c.led("t", partitions)
+		victim := c.leader("t", 0)
+		before := len(victim.m.led())
+		began := time.Now()
+		c.net.Kill(victim.id)
+		victim.down = true // for leader(): nobody asks it any more
+		for p := range int32(partitions) {
+			c.produce("t", p, plain(1))
+		}
+		took := time.Since(began)
+		victim.down = false
+		t.Logf("%d leaderships moved and took a batch each after %v", before, took)
+		if took > 2*time.Second {
+			t.Errorf("failover took %v: a timer of raft must have fired", took)
+		}
+	})
 }

@@ -456,7 +456,7 @@ func wait(t testing.TB, c chan AppendResult) AppendResult {
 	select {
 	case r := <-c:
 		return r
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no answer")
 		return AppendResult{}
 	}
@@ -484,7 +484,7 @@ func (h *harness) proposed(t testing.TB, n int) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(200 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(200 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

@@ -176,7 +176,10 @@ func TestAnAppendForAnotherTermIsRefusedAndALeaderCanBeConfirmed(t *testing.T) {
 	k := &keepers{}
 	c := startCluster(t, 1, k.adapt)
 	c.createInternal("__t", nil)
-	p := c.leaderPartition("__t", 0)
+	p, err := c.leading("__t", 0).m.Get("__t", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, epoch, _ := p.Leader()
 	try := func(epoch int32) error {
 		done := make(chan AppendResult, 1)

@@ -78,7 +78,7 @@ func (c *cluster) produceFrom(pool *wire.Pool, topic string, number int32, batch
 // sameSegments waits until all replicas have everything, and checks their files.
 func (c *cluster) sameSegments(dir string, number int32) {
 	c.t.Helper()
-	end := c.leaderPartition("lent", number).HighWatermark()
+	end := c.committed("lent", number)
 	var want map[string][]byte
 	for _, n := range c.nodes {
 		p, err := n.m.Get("lent", number)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,12 +25,18 @@ func read(offset int64) ReadRequest {
 // fetch reads the batches that one request returns.
 func (h *harness) fetch(t testing.TB, r ReadRequest) ([]record.Batch, ReadResult) {
 	t.Helper()
-	res, err := h.Read(r)
+	out, res, err := h.tryFetch(t, r)
 	if err != nil {
 		t.Fatalf("read %+v: %v", r, err)
 	}
-	if res.Slice == nil {
-		return nil, res
+	return out, res
+}
+
+func (h *harness) tryFetch(t testing.TB, r ReadRequest) ([]record.Batch, ReadResult, error) {
+	t.Helper()
+	res, err := h.Read(r)
+	if err != nil || res.Slice == nil {
+		return nil, res, err
 	}
 	defer res.Slice.Release()
 	data, err := res.Slice.ReadAll(nil)
@@ -47,21 +54,33 @@ func (h *harness) fetch(t testing.TB, r ReadRequest) ([]record.Batch, ReadResult
 		}
 		out, data = append(out, b), rest
 	}
-	return out, res
+	return out, res, nil
 }
 
 // batches reads the whole committed log as a consumer does.
-func (h *harness) batches(t testing.TB) (all []record.Batch) {
+func (h *harness) batches(t testing.TB) []record.Batch {
+	t.Helper()
+	all, err := h.tryBatches(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (h *harness) tryBatches(t testing.TB) (all []record.Batch, err error) {
 	t.Helper()
 	for offset := h.LogStart(); offset < h.HighWatermark(); {
-		got, _ := h.fetch(t, read(offset))
+		got, _, err := h.tryFetch(t, read(offset))
+		if err != nil {
+			return nil, err
+		}
 		if len(got) == 0 {
 			t.Fatalf("nothing at %d below the high watermark %d", offset, h.HighWatermark())
 		}
 		all = append(all, got...)
 		offset = got[len(got)-1].NextOffset()
 	}
-	return all
+	return all, nil
 }
 
 func TestReadReturnsWholeBatchesUpToTheHighWatermark(t *testing.T) {
@@ -204,11 +223,13 @@ func TestParkedFetchesWakeAtTheCommitNotBefore(t *testing.T) {
 func TestNoWakeUpIsLost(t *testing.T) {
 	h := open(t)
 	const total = 3000
-	go func() {
+	var sender sync.WaitGroup
+	sender.Go(func() {
 		for range total {
 			h.send(plain(1), AcksNone)
 		}
-	}()
+	})
+	t.Cleanup(sender.Wait)
 	w := NewWaiter()
 	for offset := int64(0); offset < total; {
 		got, res := h.fetch(t, read(offset))
@@ -219,7 +240,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		if h.Park(w, res.HighWatermark, res.LeaderEpoch, ReadUncommitted) {
 			select {
 			case <-w.C:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("asleep at %d, high watermark %d", offset, h.HighWatermark())
 			}
 		}

@@ -116,8 +116,8 @@ func (c *cluster) mustMark(number int32, m producer.Marker) {
 	}
 }
 
-// leading is the leader of t-0.
-func (c *cluster) leading() (p *Partition) {
+// leadingPartition is the leader of t-0.
+func (c *cluster) leadingPartition() (p *Partition) {
 	c.t.Helper()
 	c.await("a leader", func() bool { p = c.leaderPartition("t", 0); return p != nil })
 	return p
@@ -126,8 +126,7 @@ func (c *cluster) leading() (p *Partition) {
 // bounce kills the leader and brings it back when another one serves.
 func (c *cluster) bounce() {
 	c.t.Helper()
-	var n *node
-	c.await("a leader", func() bool { n = c.leader("t", 0); return n != nil })
+	n := c.leading("t", 0)
 	n.kill()
 	c.led("t", 1)
 	n.start()
@@ -187,7 +186,7 @@ func TestAFollowerKnowsWhatIsOpenBeforeItLeads(t *testing.T) {
 	c.mustPart(0, part(7, 0, 0, 3))
 	c.mustMark(0, abortOf(7, 0))
 	c.mustPart(0, part(7, 0, 3, 1))
-	end := c.leading().HighWatermark()
+	end := c.leadingPartition().HighWatermark()
 	for _, n := range c.nodes {
 		p, err := n.m.Get("t", 0)
 		n.must(err)
@@ -375,12 +374,12 @@ func (m *txnModel) transaction() bool {
 // checkModels reads as a read_committed consumer and compares with what each producer committed.
 func checkModels(t *testing.T, c *cluster, models []txnModel) {
 	t.Helper()
-	p := c.leading()
+	p := c.leadingPartition()
 	seen := map[int64][]int64{}
 	for from := int64(0); from < p.LastStable(); {
 		res, err := p.Read(ReadRequest{Offset: from, MaxBytes: 4000, MinOne: true, CurrentEpoch: NoEpoch, LastFetchedEpoch: NoEpoch, Isolation: ReadCommitted})
 		if errors.Is(err, ErrNotLeader) { // it went back to its preferred replica
-			p = c.leading()
+			p = c.leadingPartition()
 			continue
 		}
 		if err != nil || res.Slice == nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/engine/log"
@@ -126,7 +127,7 @@ func outcome(t testing.TB, c chan error) error {
 	select {
 	case err := <-c:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no answer to a marker")
 		return nil
 	}
@@ -278,24 +279,26 @@ func TestACoordinatorThatCannotBeAskedIsAskedAgainUntilTheDeadline(t *testing.T)
 }
 
 func TestWhatComesBehindABatchThatTimedOutIsRefusedToo(t *testing.T) {
-	c := &coordinators{}
-	h := open(t, with(c))
-	first := h.sendPart(part(7, 0, 0, 1), time.Now().Add(20*time.Millisecond))
-	second := h.sendPart(part(7, 0, 1, 1), time.Now().Add(time.Hour))
-	q := c.question(t)
-	for _, out := range []chan AppendResult{first, second} {
-		if r := wait(t, out); !errors.Is(r.Err, ErrNotEnoughReplicas) {
-			t.Fatalf("%+v", r)
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinators{}
+		h := open(t, with(c))
+		first := h.sendPart(part(7, 0, 0, 1), time.Now().Add(20*time.Millisecond))
+		second := h.sendPart(part(7, 0, 1, 1), time.Now().Add(time.Hour))
+		q := c.question(t)
+		for _, out := range []chan AppendResult{first, second} {
+			if r := wait(t, out); !errors.Is(r.Err, ErrNotEnoughReplicas) {
+				t.Fatalf("%+v", r)
+			}
 		}
-	}
-	q.yes()
-	h.settled(t)
-	if h.EndOffset() != 0 {
-		t.Fatal("the second batch was appended without the first")
-	}
-	if base := h.mustPart(t, part(7, 0, 0, 1)); base != 0 || c.asked() != 1 {
-		t.Fatalf("at %d after %d questions: the answer still holds", base, c.asked())
-	}
+		q.yes()
+		h.settled(t)
+		if h.EndOffset() != 0 {
+			t.Fatal("the second batch was appended without the first")
+		}
+		if base := h.mustPart(t, part(7, 0, 0, 1)); base != 0 || c.asked() != 1 {
+			t.Fatalf("at %d after %d questions: the answer still holds", base, c.asked())
+		}
+	})
 }
 
 func TestEachTransactionIsVerifiedAnew(t *testing.T) {
@@ -374,13 +377,15 @@ func TestASequenceOfAnAbortedTransactionThatComesAgainIsNotAnsweredAsARepeat(t *
 }
 
 func TestARepeatThatStandsBehindARefusedBatchKeepsItsAnswer(t *testing.T) {
-	h := open(t, with(&coordinators{auto: true}))
-	h.mustPart(t, part(7, 0, 0, 1))
-	next := h.sendPart(part(7, 1, 0, 1), time.Now().Add(20*time.Millisecond))
-	repeat := h.sendPart(part(7, 0, 0, 1), time.Time{})
-	if a, b := wait(t, next), wait(t, repeat); !errors.Is(a.Err, ErrConcurrentTransactions) || b.Err != nil || b.BaseOffset != 0 {
-		t.Fatalf("batch of the next epoch %+v, repeat of one that is appended %+v", a, b)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, with(&coordinators{auto: true}))
+		h.mustPart(t, part(7, 0, 0, 1))
+		next := h.sendPart(part(7, 1, 0, 1), time.Now().Add(20*time.Millisecond))
+		repeat := h.sendPart(part(7, 0, 0, 1), time.Time{})
+		if a, b := wait(t, next), wait(t, repeat); !errors.Is(a.Err, ErrConcurrentTransactions) || b.Err != nil || b.BaseOffset != 0 {
+			t.Fatalf("batch of the next epoch %+v, repeat of one that is appended %+v", a, b)
+		}
+	})
 }
 
 // A proposal of this term was lost: what waits is lost with it, or it could be appended ahead of what is sent again.
@@ -430,17 +435,19 @@ func TestABatchThatMeetsTheTransactionBeforeIsHeldUntilItHasEnded(t *testing.T) 
 }
 
 func TestABatchIsHeldNoLongerThanItsDeadline(t *testing.T) {
-	h := open(t, confirming)
-	h.mustPart(t, part(7, 0, 0, 1))
-	out := h.sendPart(part(7, 1, 0, 1), time.Now().Add(20*time.Millisecond))
-	if r := wait(t, out); !errors.Is(r.Err, ErrConcurrentTransactions) {
-		t.Fatalf("%+v", r)
-	}
-	h.mustMark(t, abortOf(7, 1))
-	h.settled(t)
-	if h.EndOffset() != 2 {
-		t.Fatalf("log end %d: the batch was appended after its deadline", h.EndOffset())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, confirming)
+		h.mustPart(t, part(7, 0, 0, 1))
+		out := h.sendPart(part(7, 1, 0, 1), time.Now().Add(20*time.Millisecond))
+		if r := wait(t, out); !errors.Is(r.Err, ErrConcurrentTransactions) {
+			t.Fatalf("%+v", r)
+		}
+		h.mustMark(t, abortOf(7, 1))
+		h.settled(t)
+		if h.EndOffset() != 2 {
+			t.Fatalf("log end %d: the batch was appended after its deadline", h.EndOffset())
+		}
+	})
 }
 
 func TestBatchesThatWaitLeaveRoomForOthers(t *testing.T) {
@@ -618,13 +625,15 @@ func TestAMarkerWhoseDeadlinePassedIsNeverProposed(t *testing.T) {
 }
 
 func TestAMarkerThatDoesNotCommitInTimeIsAnswered(t *testing.T) {
-	h := open(t, confirming, manual)
-	done := make(chan error, 1)
-	h.WriteMarker(commitOf(7, 0), time.Now().Add(20*time.Millisecond), func(err error) { done <- err })
-	if err := outcome(t, done); !errors.Is(err, ErrTimeout) {
-		t.Fatalf("%v", err)
-	}
-	h.g.commit(-1)
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, confirming, manual)
+		done := make(chan error, 1)
+		h.WriteMarker(commitOf(7, 0), time.Now().Add(20*time.Millisecond), func(err error) { done <- err })
+		if err := outcome(t, done); !errors.Is(err, ErrTimeout) {
+			t.Fatalf("%v", err)
+		}
+		h.g.commit(-1)
+	})
 }
 
 func TestAFollowerTakesNoMarker(t *testing.T) {
@@ -733,7 +742,7 @@ func woken(t testing.TB, w *Waiter) {
 	t.Helper()
 	select {
 	case <-w.C:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not woken")
 	}
 }

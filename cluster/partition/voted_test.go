@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/cluster/replica"
@@ -250,24 +251,26 @@ func TestTheWordThatOpensATransactionStandsDirectlyBeforeItsFirstBatch(t *testin
 }
 
 func TestAPreparedParticipantNeverEndsTheTransactionAlone(t *testing.T) {
-	v := openVoter(t, func(h *harness) { h.voted.AskAfter = time.Millisecond })
-	x := numbered(1, 0)
-	out := v.offer(part(7, 0, 0, 1))
-	v.c.question(t).done(Verified{Ongoing: true, Txn: x, Timeout: 500 * time.Millisecond}, nil)
-	wait(t, out)
-	v.prepare(t, x)
-	for range 4 { // it asks, and asks again
-		v.box.await(t, twopc.Query{Txn: x, From: "t-0"})
-	}
-	time.Sleep(600 * time.Millisecond) // the transaction's own time is over
-	v.settled(t)
-	if v.standing().Txn != x || v.EndOffset() != 1 {
-		t.Fatalf("%+v, log end %d", v.standing(), v.EndOffset())
-	}
-	v.end(t, x, false)
-	if kind, _ := v.marker(t, 1); kind != record.Abort {
-		t.Fatal(kind)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		v := openVoter(t, func(h *harness) { h.voted.AskAfter = time.Millisecond })
+		x := numbered(1, 0)
+		out := v.offer(part(7, 0, 0, 1))
+		v.c.question(t).done(Verified{Ongoing: true, Txn: x, Timeout: 500 * time.Millisecond}, nil)
+		wait(t, out)
+		v.prepare(t, x)
+		for range 4 { // it asks, and asks again
+			v.box.await(t, twopc.Query{Txn: x, From: "t-0"})
+		}
+		time.Sleep(600 * time.Millisecond) // the transaction's own time is over
+		v.settled(t)
+		if v.standing().Txn != x || v.EndOffset() != 1 {
+			t.Fatalf("%+v, log end %d", v.standing(), v.EndOffset())
+		}
+		v.end(t, x, false)
+		if kind, _ := v.marker(t, 1); kind != record.Abort {
+			t.Fatal(kind)
+		}
+	})
 }
 
 func TestWhatIsOverdueAndNotPromisedIsAbortedOnTheSpot(t *testing.T) {
