@@ -290,7 +290,7 @@ func silent[T any](r *txnRig, c <-chan T) {
 
 func (r *txnRig) eventually(what string, is func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("never: %s", what)
 		}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/cluster/replica"
@@ -81,7 +82,7 @@ func (n *raftNode) stop() {
 	if n.ctl == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := n.ctl.Close(ctx); err != nil {
 		n.t.Errorf("node %d: close: %v", n.id, err)
@@ -105,6 +106,23 @@ func (n *raftNode) ready() {
 	}
 }
 
+// eventually waits for what no image announces.
+func (n *raftNode) eventually(what string, ok func() bool) {
+	n.t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			n.t.Fatalf("node %d never saw %s: control group is %v", n.id, what, (*n.ctl.control.Load()).Members())
+		}
+	}
+}
+
+// leader waits until the node knows who leads: during an election nobody does.
+func (n *raftNode) leader() (leader NodeID) {
+	n.t.Helper()
+	n.eventually("a leader", func() (ok bool) { leader, ok = n.ctl.Leader(); return ok })
+	return leader
+}
+
 func (n *raftNode) create(name string, rf int32) TopicResult {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -117,122 +135,127 @@ func (n *raftNode) create(name string, rf int32) TopicResult {
 }
 
 func TestRaftLoneNodeServesAtOnceAndRemembers(t *testing.T) {
-	n := raftCluster(t, 1)[0]
-	n.start()
-	n.ready()
-	n.create("t", 1)
-	if n.ctl.Image().Topic("t") == nil {
-		t.Fatal("image does not show the topic")
-	}
-	cluster := n.ctl.Image().ClusterID
-	n.stop()
-	n.fs = n.fs.CrashClone(vfs.CrashConfig{}) // a power cut right after: the control group is always synced
-	n.start()
-	n.ready()
-	if img := n.ctl.Image(); img.Topic("t") == nil || img.ClusterID != cluster {
-		t.Fatalf("after a power cut: %v in %s", img.TopicNames(), img.ClusterID)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := raftCluster(t, 1)[0]
+		n.start()
+		n.ready()
+		n.create("t", 1)
+		if n.ctl.Image().Topic("t") == nil {
+			t.Fatal("image does not show the topic")
+		}
+		cluster := n.ctl.Image().ClusterID
+		n.stop()
+		n.fs = n.fs.CrashClone(vfs.CrashConfig{}) // a power cut right after: the control group is always synced
+		n.start()
+		n.ready()
+		if img := n.ctl.Image(); img.Topic("t") == nil || img.ClusterID != cluster {
+			t.Fatalf("after a power cut: %v in %s", img.TopicNames(), img.ClusterID)
+		}
+	})
 }
 
 func TestRaftThreeNodesFoundAClusterAndAWipedOneComesBack(t *testing.T) {
-	nodes := raftCluster(t, 3)
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	for i, n := range nodes {
-		n.create(fmt.Sprint("t", i), 3)
-	}
-	cluster := nodes[0].ctl.Image().ClusterID
-	for i, n := range nodes { // each in turn, so the control leader too
-		old := n.ctl.self.ServerID()
-		n.stop()
-		n.wipe()
-		n.start()
-		n.ready()
-		img := n.ctl.Image()
-		now := n.ctl.self.ServerID()
-		if img.ClusterID != cluster || now == old || len(img.TopicNames()) != 3+i {
-			t.Fatalf("wiped node %d: cluster %s (was %s), server %s (was %s), topics %v", n.id, img.ClusterID, cluster, now, old, img.TopicNames())
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		for _, n := range nodes {
+			n.start()
 		}
-		for _, p := range img.Topic("t0").Partitions {
-			if p.Server(n.id) != now {
-				t.Errorf("wiped node %d: partition has servers %v", n.id, p.Servers)
+		for _, n := range nodes {
+			n.ready()
+		}
+		for i, n := range nodes {
+			n.create(fmt.Sprint("t", i), 3)
+		}
+		cluster := nodes[0].ctl.Image().ClusterID
+		for i, n := range nodes { // each in turn, so the control leader too
+			old := n.ctl.self.ServerID()
+			n.stop()
+			n.wipe()
+			n.start()
+			n.ready()
+			img := n.ctl.Image()
+			now := n.ctl.self.ServerID()
+			if img.ClusterID != cluster || now == old || len(img.TopicNames()) != 3+i {
+				t.Fatalf("wiped node %d: cluster %s (was %s), server %s (was %s), topics %v", n.id, img.ClusterID, cluster, now, old, img.TopicNames())
 			}
+			for _, p := range img.Topic("t0").Partitions {
+				if p.Server(n.id) != now {
+					t.Errorf("wiped node %d: partition has servers %v", n.id, p.Servers)
+				}
+			}
+			n.eventually("three members, all with a vote, and not the old name", func() bool {
+				members := (*n.ctl.control.Load()).Members()
+				return len(members) == 3 && !slices.ContainsFunc(members, func(m Member) bool { return m.ID == old || !m.Voter })
+			})
+			n.create(fmt.Sprint("after", i), 3)
 		}
-		members := (*n.ctl.control.Load()).Members()
-		if len(members) != 3 || slices.ContainsFunc(members, func(m Member) bool { return m.ID == old || !m.Voter }) {
-			t.Errorf("wiped node %d: control group is %v", n.id, members)
-		}
-		n.create(fmt.Sprint("after", i), 3)
-	}
+	})
 }
 
 func TestRaftAdminRequestsSurviveTheLossOfTheControlLeader(t *testing.T) {
-	nodes := raftCluster(t, 3)
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	leader, ok := nodes[0].ctl.Leader()
-	if !ok {
-		t.Fatal("no leader is known")
-	}
-	nodes[0].net.Isolate(leader)
-	for _, n := range nodes {
-		if n.id != leader {
-			n.create(fmt.Sprint("t", n.id), 2)
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		for _, n := range nodes {
+			n.start()
 		}
-	}
-	nodes[0].net.Heal()
-	back := nodes[leader-1]
-	want := nodes[leader%3].ctl.Image().Epoch
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	if err := back.ctl.WaitFor(ctx, want); err != nil {
-		t.Fatalf("the old leader never saw image %d: %v", want, err)
-	}
-	back.create("back", 3)
+		for _, n := range nodes {
+			n.ready()
+		}
+		leader := nodes[0].leader()
+		nodes[0].net.Isolate(leader)
+		for _, n := range nodes {
+			if n.id != leader {
+				n.create(fmt.Sprint("t", n.id), 2)
+			}
+		}
+		nodes[0].net.Heal()
+		back := nodes[leader-1]
+		want := nodes[leader%3].ctl.Image().Epoch
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+		defer cancel()
+		if err := back.ctl.WaitFor(ctx, want); err != nil {
+			t.Fatalf("the old leader never saw image %d: %v", want, err)
+		}
+		back.create("back", 3)
+	})
 }
 
 func TestRaftClusterThatLosesPowerAtOnceComesBackWhole(t *testing.T) {
-	nodes := raftCluster(t, 3)
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	topic := nodes[1].create("t", 3)
-	first, _, err := nodes[2].ctl.ProducerIDBlock(ctxFor(t, 30*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	disks := make([]*vfs.CrashFS, len(nodes))
-	for i, n := range nodes { // what each disk holds at this moment, before anything is closed
-		disks[i] = n.fs.CrashClone(vfs.CrashConfig{})
-	}
-	for i, n := range nodes {
-		n.stop()
-		n.fs = disks[i]
-	}
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-		if got := n.ctl.Image().Topic("t"); got == nil || got.ID != topic.ID {
-			t.Errorf("node %d forgot a topic that was answered", n.id)
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		for _, n := range nodes {
+			n.start()
 		}
-	}
-	again, _, err := nodes[0].ctl.ProducerIDBlock(ctxFor(t, 30*time.Second))
-	if err != nil || again <= first {
-		t.Errorf("producer id block %d after %d: %v", again, first, err)
-	}
+		for _, n := range nodes {
+			n.ready()
+		}
+		topic := nodes[1].create("t", 3)
+		first, _, err := nodes[2].ctl.ProducerIDBlock(ctxFor(t, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		disks := make([]*vfs.CrashFS, len(nodes))
+		for i, n := range nodes { // what each disk holds at this moment, before anything is closed
+			disks[i] = n.fs.CrashClone(vfs.CrashConfig{})
+		}
+		for i, n := range nodes {
+			n.stop()
+			n.fs = disks[i]
+		}
+		for _, n := range nodes {
+			n.start()
+		}
+		for _, n := range nodes {
+			n.ready()
+			if got := n.ctl.Image().Topic("t"); got == nil || got.ID != topic.ID {
+				t.Errorf("node %d forgot a topic that was answered", n.id)
+			}
+		}
+		again, _, err := nodes[0].ctl.ProducerIDBlock(ctxFor(t, time.Minute))
+		if err != nil || again <= first {
+			t.Errorf("producer id block %d after %d: %v", again, first, err)
+		}
+	})
 }
 
 func TestRaftCloseLeavesNoGoroutine(t *testing.T) {
@@ -247,7 +270,7 @@ func TestRaftCloseLeavesNoGoroutine(t *testing.T) {
 	for _, n := range nodes {
 		n.stop()
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
@@ -258,33 +281,35 @@ func TestRaftCloseLeavesNoGoroutine(t *testing.T) {
 // Raft's timers are switched off here: every leader comes from the succession. Nodes found a cluster, lose their leader to a kill, and
 // all restart at once.
 func TestRaftControlGroupFindsALeaderWithoutWaitingForTimers(t *testing.T) {
-	nodes := raftCluster(t, 3)
-	for _, n := range nodes {
-		n.slow = true
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	leader, _ := nodes[0].ctl.Leader()
-	dead := nodes[leader-1]
-	dead.net.Kill(dead.id)
-	rest := slices.DeleteFunc(slices.Clone(nodes), func(n *raftNode) bool { return n == dead })
-	for _, n := range rest {
-		n.create(fmt.Sprint("after-kill-", n.id), 2)
-	}
-	for _, n := range nodes {
-		n.stop()
-	}
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	if len(nodes[dead.id-1].ctl.Image().TopicNames()) != 2 {
-		t.Errorf("topics after a restart of all: %v", nodes[dead.id-1].ctl.Image().TopicNames())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		for _, n := range nodes {
+			n.slow = true
+			n.start()
+		}
+		for _, n := range nodes {
+			n.ready()
+		}
+		leader := nodes[0].leader()
+		dead := nodes[leader-1]
+		dead.net.Kill(dead.id)
+		rest := slices.DeleteFunc(slices.Clone(nodes), func(n *raftNode) bool { return n == dead })
+		for _, n := range rest {
+			n.create(fmt.Sprint("after-kill-", n.id), 2)
+		}
+		for _, n := range nodes {
+			n.stop()
+		}
+		for _, n := range nodes {
+			n.start()
+		}
+		for _, n := range nodes {
+			n.ready()
+		}
+		if len(nodes[dead.id-1].ctl.Image().TopicNames()) != 2 {
+			t.Errorf("topics after a restart of all: %v", nodes[dead.id-1].ctl.Image().TopicNames())
+		}
+	})
 }
 
 func TestVotersSucceedInOrderOfNodeUnlessTheyLeave(t *testing.T) {
@@ -309,47 +334,46 @@ func TestVotersSucceedInOrderOfNodeUnlessTheyLeave(t *testing.T) {
 }
 
 func TestRaftRestartedNodeDoesNotDeposeTheControlLeader(t *testing.T) {
-	nodes := raftCluster(t, 3)
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	leader, _ := nodes[0].ctl.Leader()
-	for _, n := range nodes {
-		if n.id == leader {
-			continue
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		for _, n := range nodes {
+			n.start()
 		}
-		n.stop()
-		n.start()
-		n.ready()
-		if now, ok := nodes[leader-1].ctl.Leader(); !ok || now != leader {
-			t.Fatalf("after node %d restarted, %d leads, before it was %d", n.id, now, leader)
+		for _, n := range nodes {
+			n.ready()
 		}
-	}
+		leader := nodes[0].leader()
+		for _, n := range nodes {
+			if n.id == leader {
+				continue
+			}
+			n.stop()
+			n.start()
+			n.ready()
+			if now, ok := nodes[leader-1].ctl.Leader(); !ok || now != leader {
+				t.Fatalf("after node %d restarted, %d leads, before it was %d", n.id, now, leader)
+			}
+		}
+	})
 }
 
 func TestRaftNodeThatNobodyListsJoinsAndIsFound(t *testing.T) {
-	nodes := raftCluster(t, 3)
-	for _, n := range nodes {
-		n.start()
-	}
-	for _, n := range nodes {
-		n.ready()
-	}
-	fourth := &raftNode{t: t, net: nodes[0].net, id: 4, size: 4, fs: newDir(t)}
-	t.Cleanup(fourth.stop)
-	fourth.start()
-	fourth.ready()
-	fourth.create("t", 3)
-	for _, n := range nodes {
-		ctx := ctxFor(t, 60*time.Second)
-		if err := n.ctl.views.wait(ctx, func(img *Image) bool { return img.Brokers[4] != nil && n.rpc.Alive(4) }); err != nil {
-			t.Errorf("node %d does not reach node 4", n.id)
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		for _, n := range nodes {
+			n.start()
 		}
-	}
-	if members := (*fourth.ctl.control.Load()).Members(); len(members) != 4 {
-		t.Errorf("members %v", members)
-	}
+		for _, n := range nodes {
+			n.ready()
+		}
+		fourth := &raftNode{t: t, net: nodes[0].net, id: 4, size: 4, fs: newDir(t)}
+		t.Cleanup(fourth.stop)
+		fourth.start()
+		fourth.ready()
+		fourth.create("t", 3)
+		for _, n := range nodes {
+			n.eventually("node 4, and reaches it", func() bool { return n.ctl.Image().Brokers[4] != nil && n.rpc.Alive(4) })
+		}
+		fourth.eventually("four members", func() bool { return len((*fourth.ctl.control.Load()).Members()) == 4 })
+	})
 }

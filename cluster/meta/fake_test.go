@@ -91,7 +91,7 @@ func (n *fakeNode) wipe() { n.fs = newDir(n.w.t) }
 
 func (n *fakeNode) ready() {
 	n.w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := n.ctl.WaitReady(ctx); err != nil {
 		_, reason := n.ctl.Ready()

@@ -164,7 +164,7 @@ func TestRestartFromACopyKeepsTheMembership(t *testing.T) {
 
 func TestLeaderServesOnlyAfterEverythingBeforeItsTermIsApplied(t *testing.T) {
 	t.Parallel() // in real time: a bubble does not see that a mutex is waited for
-	r := newRig(t, 3)
+	r := newRig(t, 3, steady)
 	l := r.lead(r.nodes[0])
 	l.produce(5, 1, "a")
 	r.converge()

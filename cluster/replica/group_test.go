@@ -7,7 +7,7 @@ import (
 
 func TestThreeReplicasCommitTheSameBytesOverSockets(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 3, func(o *rigOptions) { o.fabric = newSockets(t) })
+	r := newRig(t, 3, steady, func(o *rigOptions) { o.fabric = newSockets(t) })
 	l := r.leader()
 	l.produce(200, 3, "a")
 	r.converge()

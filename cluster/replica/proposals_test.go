@@ -11,19 +11,20 @@ import (
 )
 
 func TestBurstThatFillsTheInflightLimitDoesNotWaitForTheCommitTimer(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3, func(o *rigOptions) { o.timers = Timers{Commit: 10 * time.Minute} })
-	l := r.lead(r.nodes[0])
-	l.produce(4096, 1, "burst")
-	if got := l.fsm.batches; got != 4096 {
-		t.Errorf("%d batches applied, want 4096", got)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3, func(o *rigOptions) { o.timers = Timers{Commit: 10 * time.Minute} })
+		l := r.lead(r.nodes[0])
+		l.produce(4096, 1, "burst")
+		if got := l.fsm.batches; got != 4096 {
+			t.Errorf("%d batches applied, want 4096", got)
+		}
+	})
 }
 
 func TestProposalsStuckInRaftsChannelAreFailedWhenTheTermEnds(t *testing.T) {
 	t.Parallel()
 	var f faults
-	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
+	r := newRig(t, 3, steady, func(o *rigOptions) { o.wrapFS = f.wrap })
 	l := r.lead(r.nodes[0])
 	l.produce(3, 1, "a")
 	term := l.g.Status().Term
@@ -74,43 +75,44 @@ func TestProposalsStuckInRaftsChannelAreFailedWhenTheTermEnds(t *testing.T) {
 }
 
 func TestRetriesByTheNextLeaderNeitherDuplicateNorSkip(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	// Each value is proposed until acknowledged, one at a time, with the log as
-	// the judge of duplicates, as a producer with sequence numbers does it.
-	seen := func(l *rigNode, value string) bool {
-		return countValue(l, value) > 0
-	}
-	leader := r.leader()
-	for i := range 60 {
-		value := fmt.Sprintf("value-%03d", i)
-		if i%10 == 5 {
-			go leader.g.node.TimeoutNow(r.id, r.servers[(i/10)%3])
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		// Each value is proposed until acknowledged, one at a time, with the log as
+		// the judge of duplicates, as a producer with sequence numbers does it.
+		seen := func(l *rigNode, value string) bool {
+			return countValue(l, value) > 0
 		}
-		for attempt := 0; ; attempt++ {
-			if attempt > 0 && seen(leader, value) {
-				break // the ambiguous first attempt was committed
+		leader := r.leader()
+		for i := range 60 {
+			value := fmt.Sprintf("value-%03d", i)
+			if i%10 == 5 {
+				go leader.g.node.TimeoutNow(r.id, r.servers[(i/10)%3]) // the bubble ends after it
 			}
-			out := leader.send(batch(1, value)).wait(t)
-			if out.err == nil {
-				break
+			for attempt := 0; ; attempt++ {
+				if attempt > 0 && seen(leader, value) {
+					break // the ambiguous first attempt was committed
+				}
+				out := leader.send(batch(1, value)).wait(t)
+				if out.err == nil {
+					break
+				}
+				leader = r.leader() // serves: everything before its term is applied
 			}
-			leader = r.leader() // serves: everything before its term is applied
 		}
-	}
-	r.converge()
-	for i := range 60 {
-		value := fmt.Sprintf("value-%03d", i)
-		if n := countValue(leader, value); n != 1 {
-			t.Errorf("%s is in the log %d times", value, n)
+		r.converge()
+		for i := range 60 {
+			value := fmt.Sprintf("value-%03d", i)
+			if n := countValue(leader, value); n != 1 {
+				t.Errorf("%s is in the log %d times", value, n)
+			}
 		}
-	}
-	r.check()
+		r.check()
+	})
 }
 
 func TestSlowStateMachineStopsProposersWithoutDeadlock(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
+	t.Parallel() // in real time: a bubble does not see that a mutex is waited for
+	r := newRig(t, 3, steady)
 	l := r.lead(r.nodes[0])
 	l.fsm.mu.Lock() // applies nothing
 	// More than raft's FSM channel and apply channel hold together.
@@ -142,78 +144,80 @@ func TestSlowStateMachineStopsProposersWithoutDeadlock(t *testing.T) {
 }
 
 func TestAppendHookComesBeforeTheCommit(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	l := r.lead(r.nodes[0])
-	for _, x := range r.nodes[1:] {
-		r.net.isolate(x.id)
-	}
-	o := l.send(batch(1, "alone"))
-	select {
-	case base := <-o.appended:
-		if base != 0 {
-			t.Errorf("appended at %d, want 0", base)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.lead(r.nodes[0])
+		for _, x := range r.nodes[1:] {
+			r.net.isolate(x.id)
 		}
-	case <-time.After(patience):
-		t.Fatal("the append hook was not called")
-	}
-	select {
-	case out := <-o.done:
-		t.Errorf("a batch without a majority was answered: %+v", out)
-	case <-time.After(20 * time.Millisecond):
-	}
-	r.net.heal()
-	if out := o.wait(t); out.err != nil && !errors.Is(out.err, ErrLost) {
-		t.Errorf("afterwards it says %v, want nil or ErrLost", out.err)
-	}
+		o := l.send(batch(1, "alone"))
+		select {
+		case base := <-o.appended:
+			if base != 0 {
+				t.Errorf("appended at %d, want 0", base)
+			}
+		case <-time.After(patience):
+			t.Fatal("the append hook was not called")
+		}
+		select {
+		case out := <-o.done:
+			t.Errorf("a batch without a majority was answered: %+v", out)
+		case <-time.After(20 * time.Millisecond):
+		}
+		r.net.heal()
+		if out := o.wait(t); out.err != nil && !errors.Is(out.err, ErrLost) {
+			t.Errorf("afterwards it says %v, want nil or ErrLost", out.err)
+		}
+	})
 }
 
 func TestWaitersAboveTheMajorityWaitForThatManyReplicas(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3)
-	l := r.lead(r.nodes[0])
-	l.produce(1, 1, "a")
-	r.converge()
-	r.eventually("all voters are in sync", func() bool { return len(l.g.InSync(time.Now())) == 3 })
-	away := r.nodes[2]
-	r.net.isolate(away.id)
-	o := l.send(batch(1, "b"))
-	if out := o.wait(t); out.err != nil {
-		t.Fatal(out.err)
-	}
-	all := make(chan error, 1)
-	cancel := l.g.WaitCommittedOn(3, o.p.Index(), func(err error) { all <- err })
-	defer cancel()
-	two := make(chan error, 1)
-	l.g.WaitCommittedOn(2, o.p.Index(), func(err error) { two <- err })
-	if err := <-two; err != nil {
-		t.Errorf("two replicas hold it, yet: %v", err)
-	}
-	select {
-	case err := <-all:
-		t.Fatalf("answered for three replicas with %v while one is cut off", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	r.eventually("the cut replica is not in sync", func() bool { return len(l.g.InSync(time.Now())) == 2 })
-	r.net.heal()
-	select {
-	case err := <-all:
-		if err != nil {
-			t.Errorf("with three replicas: %v", err)
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		l := r.lead(r.nodes[0])
+		l.produce(1, 1, "a")
+		r.converge()
+		r.eventually("all voters are in sync", func() bool { return len(l.g.InSync(time.Now())) == 3 })
+		away := r.nodes[2]
+		r.net.isolate(away.id)
+		o := l.send(batch(1, "b"))
+		if out := o.wait(t); out.err != nil {
+			t.Fatal(out.err)
 		}
-	case <-time.After(patience):
-		t.Fatal("never answered")
-	}
-	// Loss of leadership ends waiting.
-	lost := make(chan error, 1)
-	l.g.WaitCommittedOn(4, o.p.Index(), func(err error) { lost <- err })
-	r.lead(r.nodes[1])
-	select {
-	case err := <-lost:
-		if !errors.Is(err, ErrLost) {
-			t.Errorf("after the loss of leadership: %v, want ErrLost", err)
+		all := make(chan error, 1)
+		cancel := l.g.WaitCommittedOn(3, o.p.Index(), func(err error) { all <- err })
+		defer cancel()
+		two := make(chan error, 1)
+		l.g.WaitCommittedOn(2, o.p.Index(), func(err error) { two <- err })
+		if err := <-two; err != nil {
+			t.Errorf("two replicas hold it, yet: %v", err)
 		}
-	case <-time.After(patience):
-		t.Fatal("a waiter outlived leadership")
-	}
+		select {
+		case err := <-all:
+			t.Fatalf("answered for three replicas with %v while one is cut off", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		r.eventually("the cut replica is not in sync", func() bool { return len(l.g.InSync(time.Now())) == 2 })
+		r.net.heal()
+		select {
+		case err := <-all:
+			if err != nil {
+				t.Errorf("with three replicas: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("never answered")
+		}
+		// Loss of leadership ends waiting.
+		lost := make(chan error, 1)
+		l.g.WaitCommittedOn(4, o.p.Index(), func(err error) { lost <- err })
+		r.lead(r.nodes[1])
+		select {
+		case err := <-lost:
+			if !errors.Is(err, ErrLost) {
+				t.Errorf("after the loss of leadership: %v, want ErrLost", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a waiter outlived leadership")
+		}
+	})
 }

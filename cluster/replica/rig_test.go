@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,7 @@ import (
 
 // patience bounds every wait of the tests; it is generous because machines are
 // slow, and never slept through.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // fabric joins the nodes of a rig; links can be cut.
 type fabric interface {
@@ -78,6 +79,11 @@ type rigNode struct {
 
 func quick() Timers {
 	return Timers{Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 500 * time.Millisecond, Commit: 20 * time.Millisecond}
+}
+
+// steady are the timers of a rig in real time: the machine may be so busy that no heartbeat comes for a second.
+func steady(o *rigOptions) {
+	o.timers = Timers{Heartbeat: 3 * time.Second, Election: 3 * time.Second, Lease: 3 * time.Second, Commit: 20 * time.Millisecond}
 }
 
 func newRig(t testing.TB, n int, change ...func(*rigOptions)) *rig {
@@ -534,7 +540,7 @@ func (s *sockets) listen(id rpc.NodeID) net.Listener {
 	defer s.mu.Unlock()
 	addr := s.addrs[id]
 	if addr == "" {
-		addr = "127.0.0.1:0"
+		addr = loopback() + ":0"
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -542,6 +548,15 @@ func (s *sockets) listen(id rpc.NodeID) net.Listener {
 	}
 	s.addrs[id] = l.Addr().String()
 	return l
+}
+
+// loopback is an address of this machine that no other process of tests listens at: a port that is given up is free again later.
+func loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
 }
 
 func (s *sockets) addr(id rpc.NodeID) string {

@@ -47,7 +47,7 @@ func isSegment(c vfs.Call) bool { return strings.HasSuffix(c.Path, ".log") }
 func TestLeaderWithAHungDiskIsReplaced(t *testing.T) {
 	t.Parallel()
 	var f faults
-	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
+	r := newRig(t, 3, steady, func(o *rigOptions) { o.wrapFS = f.wrap })
 	l := r.lead(r.nodes[0])
 	l.produce(3, 1, "a")
 	hang := make(chan struct{})
@@ -79,110 +79,114 @@ func TestLeaderWithAHungDiskIsReplaced(t *testing.T) {
 }
 
 func TestFullDiskOnTheLeaderLeavesNoTrace(t *testing.T) {
-	t.Parallel()
-	var f faults
-	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
-	l := r.lead(r.nodes[0])
-	l.produce(3, 1, "a")
-	f.set(l.id, func(c vfs.Call) error {
-		if c.Op == vfs.OpWrite && isSegment(c) {
-			return &vfs.ShortWrite{N: c.Len / 2, Err: vfs.ErrNoSpace}
+	inVirtualTime(t, func(t *testing.T) {
+		var f faults
+		r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
+		l := r.lead(r.nodes[0])
+		l.produce(3, 1, "a")
+		f.set(l.id, func(c vfs.Call) error {
+			if c.Op == vfs.OpWrite && isSegment(c) {
+				return &vfs.ShortWrite{N: c.Len / 2, Err: vfs.ErrNoSpace}
+			}
+			return nil
+		})
+		if out := l.send(batch(1, "no")).wait(t); !errors.Is(out.err, ErrNotLeader) {
+			t.Errorf("a batch that could not be written says %v, want ErrNotLeader", out.err)
 		}
-		return nil
+		f.set(l.id, nil)
+		if got := l.log.EndOffset(); got != 3 {
+			t.Errorf("log ends at %d after a failed write, want 3", got)
+		}
+		l = r.lead(r.nodes[0])
+		if out := l.send(batch(1, "yes")).wait(t); out.err != nil || out.base != 3 {
+			t.Errorf("next batch is at %d, %v; want 3", out.base, out.err)
+		}
+		r.converge()
+		want := r.nodes[0].bytesOf()
+		for _, x := range r.nodes[1:] {
+			if !bytes.Equal(x.bytesOf(), want) {
+				t.Errorf("node %d differs from node 1", x.id)
+			}
+		}
 	})
-	if out := l.send(batch(1, "no")).wait(t); !errors.Is(out.err, ErrNotLeader) {
-		t.Errorf("a batch that could not be written says %v, want ErrNotLeader", out.err)
-	}
-	f.set(l.id, nil)
-	if got := l.log.EndOffset(); got != 3 {
-		t.Errorf("log ends at %d after a failed write, want 3", got)
-	}
-	l = r.lead(r.nodes[0])
-	if out := l.send(batch(1, "yes")).wait(t); out.err != nil || out.base != 3 {
-		t.Errorf("next batch is at %d, %v; want 3", out.base, out.err)
-	}
-	r.converge()
-	want := r.nodes[0].bytesOf()
-	for _, x := range r.nodes[1:] {
-		if !bytes.Equal(x.bytesOf(), want) {
-			t.Errorf("node %d differs from node 1", x.id)
-		}
-	}
 }
 
 func TestFollowerWithAFullDiskCatchesUpWhenThereIsSpace(t *testing.T) {
-	t.Parallel()
-	var f faults
-	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
-	l := r.lead(r.nodes[0])
-	x := r.nodes[1]
-	f.set(x.id, func(c vfs.Call) error {
-		if c.Op == vfs.OpWrite && isSegment(c) {
-			return vfs.ErrNoSpace
-		}
-		return nil
+	inVirtualTime(t, func(t *testing.T) {
+		var f faults
+		r := newRig(t, 3, func(o *rigOptions) { o.wrapFS = f.wrap })
+		l := r.lead(r.nodes[0])
+		x := r.nodes[1]
+		f.set(x.id, func(c vfs.Call) error {
+			if c.Op == vfs.OpWrite && isSegment(c) {
+				return vfs.ErrNoSpace
+			}
+			return nil
+		})
+		l.produce(20, 1, "a")
+		f.set(x.id, nil)
+		l.produce(1, 1, "b")
+		r.converge()
+		r.check()
 	})
-	l.produce(20, 1, "a")
-	f.set(x.id, nil)
-	l.produce(1, 1, "b")
-	r.converge()
-	r.check()
 }
 
 func TestFailedSyncTakesTheReplicaOutForGood(t *testing.T) {
-	t.Parallel()
-	var f faults
-	r := newRig(t, 3, func(o *rigOptions) { o.wrapFS, o.syncEach = f.wrap, true })
-	l := r.lead(r.nodes[0])
-	l.produce(3, 1, "a")
-	var once atomic.Bool
-	f.set(l.id, func(c vfs.Call) error {
-		if c.Op == vfs.OpSync && isSegment(c) && once.CompareAndSwap(false, true) {
-			return errors.New("sync failed")
+	inVirtualTime(t, func(t *testing.T) {
+		var f faults
+		r := newRig(t, 3, func(o *rigOptions) { o.wrapFS, o.syncEach = f.wrap, true })
+		l := r.lead(r.nodes[0])
+		l.produce(3, 1, "a")
+		var once atomic.Bool
+		f.set(l.id, func(c vfs.Call) error {
+			if c.Op == vfs.OpSync && isSegment(c) && once.CompareAndSwap(false, true) {
+				return errors.New("sync failed")
+			}
+			return nil
+		})
+		var all []*pending
+		for range 50 { // whatever is under way is answered, also without a Close
+			all = append(all, l.send(batch(1, "no")))
 		}
-		return nil
-	})
-	var all []*pending
-	for range 50 { // whatever is under way is answered, also without a Close
-		all = append(all, l.send(batch(1, "no")))
-	}
-	for _, o := range all {
-		if out := o.wait(t); out.err == nil {
-			t.Error("a batch whose sync failed was acknowledged")
+		for _, o := range all {
+			if out := o.wait(t); out.err == nil {
+				t.Error("a batch whose sync failed was acknowledged")
+			}
 		}
-	}
-	r.eventually("the replica reports its failure", func() bool { return l.g.Status().Failed != nil })
-	if err := l.g.Propose(newPending(batch(1, "x"), 1).p); !errors.Is(err, ErrFailed) {
-		t.Errorf("a proposal says %v, want ErrFailed", err)
-	}
-	r.eventually("another replica leads", func() bool {
-		return r.nodes[1].g.Status().Ready || r.nodes[2].g.Status().Ready
+		r.eventually("the replica reports its failure", func() bool { return l.g.Status().Failed != nil })
+		if err := l.g.Propose(newPending(batch(1, "x"), 1).p); !errors.Is(err, ErrFailed) {
+			t.Errorf("a proposal says %v, want ErrFailed", err)
+		}
+		r.eventually("another replica leads", func() bool {
+			return r.nodes[1].g.Status().Ready || r.nodes[2].g.Status().Ready
+		})
 	})
 }
 
 func TestDamagedEntryEndsOneGroupAndNotTheProcess(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3, smallSegments)
-	l := r.lead(r.nodes[0])
-	l.produce(100, 1, filler)
-	r.converge()
-	// A second group on the leader's node must not notice.
-	other := newSecondGroup(t, l)
-	damageOldest(t, l)
-	// A replica without a disk needs all of the log, also the damaged part.
-	wiped := r.nodes[2]
-	wiped.close()
-	wiped.disk = vfs.NewCrashable()
-	wiped.openNode()
-	r.must(wiped.tryOpenGroup(nil))
-	r.eventually("the damaged replica leaves service", func() bool { return l.g.Status().Failed != nil })
-	var damage *log.CorruptionError
-	if err := l.g.Status().Failed; !errors.As(err, &damage) || damage.File == "" {
-		t.Errorf("the failure is %v, want a CorruptionError that names the file", err)
-	}
-	if !other.produce1(t) {
-		t.Error("another group on the node suffers")
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 3, smallSegments)
+		l := r.lead(r.nodes[0])
+		l.produce(100, 1, filler)
+		r.converge()
+		// A second group on the leader's node must not notice.
+		other := newSecondGroup(t, l)
+		damageOldest(t, l)
+		// A replica without a disk needs all of the log, also the damaged part.
+		wiped := r.nodes[2]
+		wiped.close()
+		wiped.disk = vfs.NewCrashable()
+		wiped.openNode()
+		r.must(wiped.tryOpenGroup(nil))
+		r.eventually("the damaged replica leaves service", func() bool { return l.g.Status().Failed != nil })
+		var damage *log.CorruptionError
+		if err := l.g.Status().Failed; !errors.As(err, &damage) || damage.File == "" {
+			t.Errorf("the failure is %v, want a CorruptionError that names the file", err)
+		}
+		if !other.produce1(t) {
+			t.Error("another group on the node suffers")
+		}
+	})
 }
 
 // damageOldest flips a byte in the middle of the oldest segment, on disk and in
@@ -245,13 +249,14 @@ func (s *secondGroup) produce1(t *testing.T) bool {
 }
 
 func TestClosingOneGroupLeavesTheOthersOfTheNode(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1)
-	x := r.leader()
-	other := newSecondGroup(t, x)
-	x.produce(1, 1, "a")
-	x.closeGroup()
-	if !other.produce1(t) {
-		t.Error("a group does not commit after another was closed")
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		x := r.leader()
+		other := newSecondGroup(t, x)
+		x.produce(1, 1, "a")
+		x.closeGroup()
+		if !other.produce1(t) {
+			t.Error("a group does not commit after another was closed")
+		}
+	})
 }

@@ -219,7 +219,7 @@ func TestHalfFramesThatHoldTheBudgetDoNotStopSmallRequests(t *testing.T) {
 
 func TestHalfFramesThatWaitForTheBudgetAreDroppedAtOneDeadline(t *testing.T) {
 	// One after the other they would take longer than eventually waits.
-	s := start(t, Config{Handler: echo, Limits: Limits{InflightNode: 2 << 20, FrameDeadline: 2 * time.Second}})
+	s := start(t, Config{Handler: echo, Limits: Limits{InflightNode: 2 << 20, FrameDeadline: 5 * time.Second}})
 	n := halfFrames(t, s)
 	eventually(t, "half frames are dropped", func() bool { return s.Stats().Overdue == n })
 	body := bytes.Repeat([]byte("large"), 100<<10)
