@@ -25,6 +25,7 @@ type term struct {
 
 	// owned by run
 	timers     *timers
+	bundle     bundle
 	grown      int64 // bytes appended since the log's size was looked at
 	trimming   bool
 	doubts     []func(still bool) // who waits to know whether the term goes on
@@ -34,6 +35,7 @@ type term struct {
 // begin prepares a term, which is to be run. s.mu is held.
 func (s *shard) begin(epoch int32) *term {
 	t := &term{s: s, epoch: epoch, wakeup: make(chan struct{}, 1), timers: newTimers()}
+	t.bundle.t = t
 	t.machines = s.of.kind.begin(t)
 	return t
 }
@@ -122,8 +124,13 @@ func (t *term) run() {
 			return
 		}
 		for k, due := t.timers.pop(now); due; k, due = t.timers.pop(now) {
+			if k.kind == timerPatient {
+				t.bundle.fire()
+				continue
+			}
 			t.machines.fire(k)
 		}
+		t.bundle.turn()
 		t.rest(alarm)
 	}
 }

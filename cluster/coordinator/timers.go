@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// timers are those of all machines of a shard. Setting one that is set already, as each heartbeat does, costs a map access: its place in the
-// heap is looked at again only when it comes up.
+// timers are those of all machines of a shard. Setting one that is set already, as each heartbeat does, or was taken back, as each transaction
+// does, costs a map access: its place in the heap is looked at again only when it comes up. So a timer has one place in the heap, however often
+// it is set and taken back before it would be due.
 type timers struct {
 	set  map[timerKey]setTimer
 	heap timerHeap
@@ -22,6 +23,7 @@ type timerKey struct {
 type setTimer struct {
 	due    time.Time
 	queued time.Time // its valid place in the heap, not after due
+	off    bool      // taken back
 }
 
 type queuedTimer struct {
@@ -38,12 +40,17 @@ func (t *timers) start(k timerKey, due time.Time) {
 		s.queued = due
 		heap.Push(&t.heap, queuedTimer{due, k})
 	}
-	s.due = due
+	s.due, s.off = due, false
 	t.set[k] = s
 }
 
 // stop takes a timer back.
-func (t *timers) stop(k timerKey) { delete(t.set, k) }
+func (t *timers) stop(k timerKey) {
+	if s, there := t.set[k]; there && !s.off {
+		s.off = true
+		t.set[k] = s
+	}
+}
 
 // pop removes and returns a timer that is due.
 func (t *timers) pop(now time.Time) (timerKey, bool) {
@@ -51,7 +58,9 @@ func (t *timers) pop(now time.Time) (timerKey, bool) {
 		q := heap.Pop(&t.heap).(queuedTimer)
 		s, there := t.set[q.key]
 		switch {
-		case !there || !s.queued.Equal(q.at): // taken back, or queued anew
+		case !there || !s.queued.Equal(q.at): // queued anew
+		case s.off:
+			delete(t.set, q.key)
 		case s.due.After(now):
 			s.queued = s.due
 			t.set[q.key] = s

@@ -122,6 +122,9 @@ func (t *txnTerm) request(l *txn, a *asked) {
 		fresh = id
 	}
 	t.handle(l, t.skipEpochCheck(l, a.event(r, fresh)))
+	if t.answers[r] != nil {
+		t.bundle.hurry() // it waits for a record
+	}
 }
 
 // settle hands in again what was held, forgets a machine that holds nothing, and replaces one that was spoiled.
@@ -257,21 +260,21 @@ func (t *txnTerm) need(l *txn, r kafkatx.Request) {
 	})
 }
 
-// appendMeta replicates a machine's record.
+// appendMeta replicates a machine's record. The end of a transaction may wait for the next record: until then it is as if the last marker were
+// still on its way, and whoever asks for more makes it go.
 func (t *txnTerm) appendMeta(l *txn, m *kafkatx.Meta) {
 	l.flying++
-	b := record.Builder{BaseTimestamp: t.now().UnixMilli()}
-	b.Append(record.Record{Key: kafkatx.EncodeKey(l.id), Value: m.EncodeValue()})
 	if err := t.x.hit(beforeRecord(m)); err != nil {
 		t.post(func() { t.recorded(l, m, err) })
 		return
 	}
-	t.append(b.Finish(), func(err error) {
+	over := m != nil && (m.Status == kafkatx.CompleteCommit || m.Status == kafkatx.CompleteAbort)
+	t.bundle.add(record.Record{Key: kafkatx.EncodeKey(l.id), Value: m.EncodeValue()}, over, func(err error) {
 		if err == nil {
 			err = t.x.hit(afterRecord(m))
 		}
 		t.recorded(l, m, err)
-	}, nil)
+	})
 }
 
 // recorded is the outcome of an append.

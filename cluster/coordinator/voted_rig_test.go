@@ -13,6 +13,7 @@ import (
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/rpc"
 	"gopherlog/engine/failpoint"
+	"gopherlog/engine/record"
 	"gopherlog/txn/kafkatx"
 	"gopherlog/txn/twopc"
 )
@@ -74,7 +75,7 @@ func (p *fakeVoter) words() (out []string) {
 
 func (p *fakeVoter) await(what string) {
 	p.r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !slices.Contains(p.words(), what); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !slices.Contains(p.words(), what); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			p.r.t.Fatalf("%s never heard %s, but %q", p.self, what, p.words())
 		}
@@ -226,4 +227,11 @@ func (r *votedRig) unanswered(c answers) {
 
 func (r *votedRig) ledger() twopc.Ledger {
 	return r.part.kept.(*late).kept.(*votedTable).ledger(votedOne)
+}
+
+// votedBatch is a record of the topic; a nil value forgets the id.
+func votedBatch(id string, value []byte, at int64) record.Batch {
+	b := record.Builder{BaseTimestamp: at}
+	b.Append(record.Record{Key: []byte(id), Value: value})
+	return b.Finish()
 }

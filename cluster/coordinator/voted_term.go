@@ -283,10 +283,12 @@ func (t *votedTerm) do(l *voted, fx []twopc.Effect) {
 	}
 }
 
-// appendRecord replicates a machine's record.
+// appendRecord replicates a machine's record. That everybody has ended a transaction may wait for the next record: until then it is as if the
+// last acknowledgement were still on its way.
 func (t *votedTerm) appendRecord(l *voted, r twopc.Record) {
 	l.flying++
-	t.append(votedBatch(l.id, twopc.Encode(r), t.now()), func(err error) {
+	_, over := r.(twopc.Finished)
+	t.bundle.add(record.Record{Key: []byte(l.id), Value: twopc.Encode(r)}, over, func(err error) {
 		l.flying--
 		_, decision := r.(twopc.Committed)
 		switch {
@@ -300,14 +302,7 @@ func (t *votedTerm) appendRecord(l *voted, r twopc.Record) {
 		default:
 			t.handle(l, twopc.Durable{Record: r})
 		}
-	}, nil)
-}
-
-// votedBatch is a record of the topic; a nil value forgets the id.
-func votedBatch(id string, value []byte, now time.Time) record.Batch {
-	b := record.Builder{BaseTimestamp: now.UnixMilli()}
-	b.Append(record.Record{Key: []byte(id), Value: value})
-	return b.Finish()
+	})
 }
 
 // tell sends a message to a participant. One whose partition was deleted answers nothing, which the machine learns when that is certain.
@@ -446,13 +441,13 @@ func (t *votedTerm) sweep() {
 			continue
 		}
 		l.flying++
-		t.append(votedBatch(id, nil, t.now()), func(err error) {
+		t.bundle.add(record.Record{Key: []byte(id)}, false, func(err error) { // without a value: it is forgotten
 			l.flying--
 			if err != nil {
 				t.v.cfg.Logger.Debug("transactional id was not forgotten", "id", id, "error", err)
 			}
 			t.settle(l)
-		}, nil)
+		})
 		t.spoil(l)
 	}
 	t.trim()
