@@ -17,7 +17,7 @@ var listTransactionsAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    whenReady(listTransactions),
 	notes: []string{
-		"The transactional ids whose shards this node leads: ask every broker for all of them. A pattern (version 2) must fit the whole id; one that is no regular expression, or has more than 1,024 bytes, is INVALID_REGULAR_EXPRESSION.",
+		"The transactional ids whose shards this node leads: ask every broker for all of them; while one of them is loading the answer is COORDINATOR_LOAD_IN_PROGRESS, with those of the others. A pattern (version 2) must fit the whole id; one that is no regular expression, or has more than 1,024 bytes, is INVALID_REGULAR_EXPRESSION.",
 	},
 }
 

@@ -72,7 +72,7 @@ func ShardOf(key string, shards int) int32 {
 type Coordinator interface {
 	// Open is called when a replica of an internal topic opens; nil: the topic is none of this coordinator's.
 	Open(topic string, number int32, p Partition) partition.Kept
-	// Led is called when leadership of a replica began or ended. It does not block.
+	// Led is called when a replica is open, and when its leadership began or ended. It does not block.
 	Led(p Partition)
 }
 

@@ -203,7 +203,11 @@ func (g *Groups) List(done func([]Described, group.Code)) {
 		l.code = LoadInProgress
 	}
 	for _, t := range all {
-		if code := t.ask(func() { l.add(t.list(), group.OK) }); code != codeNone {
+		switch t.ask(func() { l.add(t.list(), group.OK) }) {
+		case codeNone:
+		case codeLoading:
+			l.add(nil, LoadInProgress)
+		default:
 			l.add(nil, group.OK) // no longer led here
 		}
 	}

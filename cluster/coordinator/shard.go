@@ -15,7 +15,7 @@ type shard struct {
 	table  kept
 	late   *late // what the replica hands its batches to
 
-	heard    atomic.Bool // part may be asked: it led here once
+	heard    atomic.Bool // part may be asked: it is open
 	replaced atomic.Bool // the replica was opened anew
 
 	mu  sync.Mutex // orders changes of cur

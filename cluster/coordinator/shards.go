@@ -125,7 +125,7 @@ func (s *shards) open(topic string, number int32, p Partition) partition.Kept {
 	return sh.late
 }
 
-// led is called when leadership of a shard's replica began or ended. It does not block.
+// led is called when a shard's replica is open, and when its leadership began or ended. It does not block.
 func (s *shards) led(p Partition) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -79,18 +79,19 @@ func (x *Transactions) List(f TxnFilter, done func([]TxnDescribed, kafkatx.Code)
 		all, loading = append(all, more...), loading || too
 	}
 	l := &txnListing{left: len(all) + 1, done: done}
-	if loading {
-		l.code = TxnLoadInProgress
-	}
 	for _, t := range all {
 		mine := t.machines.(interface {
 			list(TxnFilter) []TxnDescribed
 		})
-		if t.ask(func() { l.add(mine.list(f)) }) != codeNone {
-			l.add(nil) // no longer led here
+		switch t.ask(func() { l.add(mine.list(f), false) }) {
+		case codeNone:
+		case codeLoading:
+			l.add(nil, true)
+		default:
+			l.add(nil, false) // no longer led here
 		}
 	}
-	l.add(nil)
+	l.add(nil, loading)
 }
 
 func (t *txnTerm) list(f TxnFilter) (out []TxnDescribed) {
@@ -113,8 +114,11 @@ type txnListing struct {
 	all  []TxnDescribed
 }
 
-func (l *txnListing) add(some []TxnDescribed) {
+func (l *txnListing) add(some []TxnDescribed, loading bool) {
 	l.mu.Lock()
+	if loading {
+		l.code = TxnLoadInProgress
+	}
 	l.all = append(l.all, some...)
 	l.left--
 	over := l.left == 0

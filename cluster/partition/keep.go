@@ -7,8 +7,8 @@ type Keeper interface {
 	// Open gives what keeps the state of a replica that is being opened, before anything is restored or applied; nil keeps nothing. Of p
 	// only the names may be used until Led.
 	Open(p *Partition) Kept
-	// Led says that leadership of a replica with a Kept began or ended; calls may overlap and come late, so the receiver looks at p.Leader.
-	// It must not block.
+	// Led says that a replica with a Kept is open, or that its leadership began or ended; calls may overlap and come late, so the receiver
+	// looks at p.Leader. It must not block.
 	Led(p *Partition)
 }
 

@@ -244,3 +244,21 @@ func TestInternalTopicsHaveABudgetOfTheirOwn(t *testing.T) {
 		t.Fatalf("a coordinator's batch waits for clients: %v", err)
 	}
 }
+
+// Who keeps a state may ask a replica whether it is elected before it ever served.
+func TestAKeeperHearsOfEachReplicaAsSoonAsItIsOpen(t *testing.T) {
+	k := &keepers{}
+	c := startCluster(t, 3, k.adapt)
+	c.createInternal("__t", nil)
+	for i, n := range c.nodes {
+		c.await(fmt.Sprintf("the keeper of node %d has heard of its replica", i+1), func() bool {
+			p, err := n.m.Get("__t", 0)
+			if err != nil {
+				return false
+			}
+			k.all[i].mu.Lock()
+			defer k.all[i].mu.Unlock()
+			return k.all[i].led[p] > 0
+		})
+	}
+}

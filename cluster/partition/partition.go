@@ -180,7 +180,12 @@ func (p *Partition) InSyncNodes() []rpc.NodeID {
 }
 
 // watch begins to follow the group's leadership.
-func (p *Partition) watch() { p.group.Watch(p.onStatus) }
+func (p *Partition) watch() {
+	if p.kept != nil {
+		p.led(p) // it may be asked from now on: a replica that is elected first is heard of only when it serves
+	}
+	p.group.Watch(p.onStatus)
+}
 
 // onStatus follows the group's leadership: the group calls it after the barrier, at a loss, and from its reconcile. It does
 // not block. Calls may overlap and come late, so it looks at the state as it is now.

@@ -67,13 +67,18 @@ func (c *groupList) Run(s *session) error {
 	defer admin.Close()
 	ctx, cancel := s.limit()
 	defer cancel()
-	listed, err := admin.ListGroups(ctx, c.State...)
-	if err != nil {
-		return refused("list groups", err, "")
+	var listed kadm.ListedGroups
+	short := fromAll(ctx, admin, groupShards, func() (err error) { listed, err = admin.ListGroups(ctx, c.State...); return err })
+	if short != nil {
+		if short = refused("list groups", short, ""); !isUnheard(short) {
+			return short
+		}
 	}
 	lags := kadm.DescribedGroupLags{}
 	if names := listed.Groups(); len(names) > 0 {
-		if lags, err = admin.Lag(ctx, names...); err != nil {
+		later, cancel := s.limit()
+		defer cancel()
+		if lags, err = admin.Lag(later, names...); err != nil {
 			return refused("ask how far the groups are", err, "")
 		}
 	}
@@ -92,7 +97,7 @@ func (c *groupList) Run(s *session) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\n", line.Group, line.State, line.Members, line.Topics, number(line.Lag), line.Coordinator)
 	}
-	return w.Flush()
+	return errors.Join(w.Flush(), short)
 }
 
 // behind is how many records a group has before it, -1 if that cannot be told of some partition.
@@ -118,8 +123,7 @@ func positions(l kadm.DescribedGroupLag) []kadm.GroupMemberLag {
 func coordinated(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
-		away := errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator)
-		if !away {
+		if !away(err) {
 			return err
 		}
 		select {

@@ -74,8 +74,12 @@ func (s *session) ping(ctx context.Context, c *kgo.Client) error {
 	}
 }
 
+// metadataAge is for how long what a client knows of leaders stands when they refuse it; a command has no time for the 5 s
+// of the library.
+const metadataAge = askAgain
+
 func (s *session) admin() (*kadm.Client, error) {
-	c, err := s.connect()
+	c, err := s.connect(kgo.MetadataMinAge(metadataAge))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +97,10 @@ func (s *session) limit() (context.Context, context.CancelFunc) {
 func reason(err error) string {
 	var k *kerr.Error
 	var op *net.OpError
+	var short *unheard
 	switch {
+	case errors.As(err, &short):
+		return short.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout):
 		return "no answer in time"
 	case errors.As(err, &k):
@@ -106,11 +113,20 @@ func reason(err error) string {
 
 // refused is an error of the cluster, with what it said.
 func refused(doing string, err error, message string) error {
-	if message != "" {
-		return fmt.Errorf("%s: %s", doing, message)
+	if message == "" {
+		message = reason(err)
 	}
-	return fmt.Errorf("%s: %s", doing, reason(err))
+	return &refusal{doing + ": " + message, err}
 }
+
+// refusal has a sentence of its own, and what it is made of.
+type refusal struct {
+	text string
+	err  error
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.err }
 
 // print writes v as one line of JSON, or the text.
 func (s *session) print(v any, format string, args ...any) error {

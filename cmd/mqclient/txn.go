@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -52,17 +53,14 @@ func (c *txnList) Run(s *session) error {
 	defer admin.Close()
 	ctx, cancel := s.limit()
 	defer cancel()
-	var listed kadm.ListedTransactions
-	err = coordinated(ctx, func() error { listed, err = admin.ListTransactions(ctx, nil, c.State); return err })
-	if err != nil {
-		return refused("list transactions", err, "")
+	listed, short := transactions(ctx, admin, nil, c.State)
+	if short != nil && !isUnheard(short) {
+		return short
 	}
 	ids := slices.DeleteFunc(listed.TransactionalIDs(), func(id string) bool { return c.Match != "" && !match.MatchString(id) })
-	described := kadm.DescribedTransactions{}
-	if len(ids) > 0 {
-		if described, err = admin.DescribeTransactions(ctx, ids...); err != nil {
-			return refused("describe transactions", err, "")
-		}
+	described, err := s.described(admin, ids)
+	if err != nil {
+		return err
 	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	if !s.json {
@@ -72,7 +70,7 @@ func (c *txnList) Run(s *session) error {
 	for _, id := range ids {
 		d := described[id]
 		if d.Err != nil {
-			continue // gone meanwhile, or its coordinator is: the next list tells
+			continue // gone meanwhile
 		}
 		line := lineOf(d, now)
 		if c.Longer > 0 && line.Open <= c.Longer.Seconds() {
@@ -86,7 +84,41 @@ func (c *txnList) Run(s *session) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d:%d\t%d\t%s\t%d\n", line.ID, line.State, line.Producer, line.Epoch, line.Partitions, age(line.Open), line.Coordinator)
 	}
-	return w.Flush()
+	return errors.Join(w.Flush(), short)
+}
+
+// transactions are the transactional ids of all coordinators. With an error that isUnheard those of some are missing.
+func transactions(ctx context.Context, admin *kadm.Client, producers []int64, states []string) (listed kadm.ListedTransactions, err error) {
+	err = fromAll(ctx, admin, txnShards, func() (err error) {
+		listed, err = admin.ListTransactions(ctx, producers, states)
+		return err
+	})
+	if err != nil {
+		err = refused("list transactions", err, "")
+	}
+	return listed, err
+}
+
+// described asks the coordinators of transactional ids about them. One that is gone by now has an error.
+func (s *session) described(admin *kadm.Client, ids []string) (all kadm.DescribedTransactions, err error) {
+	if len(ids) == 0 {
+		return all, nil
+	}
+	ctx, cancel := s.limit()
+	defer cancel()
+	err = coordinated(ctx, func() (err error) {
+		all, err = admin.DescribeTransactions(ctx, ids...)
+		for _, d := range all {
+			if err == nil && d.Err != nil && !errors.Is(d.Err, kerr.TransactionalIDNotFound) {
+				err = d.Err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, refused("describe transactions", err, "")
+	}
+	return all, nil
 }
 
 func lineOf(d kadm.DescribedTransaction, now time.Time) txnLine {

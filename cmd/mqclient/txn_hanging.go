@@ -43,7 +43,7 @@ func (c *txnFindHanging) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	hanging, err := withoutCoordinator(ctx, admin, open, c.Older)
+	hanging, err := s.withoutCoordinator(ctx, admin, open, c.Older)
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,9 @@ func openIn(ctx context.Context, admin *kadm.Client, text string) (open []hangin
 	return open, nil
 }
 
-// withoutCoordinator are those of the open transactions that no coordinator knows to be under way in their partition.
-func withoutCoordinator(ctx context.Context, admin *kadm.Client, open []hangingLine, older time.Duration) (out []hangingLine, err error) {
+// withoutCoordinator are those of the open transactions that no coordinator knows to be under way in their partition. It fails if one
+// coordinator cannot say: a transaction of its would be taken for one that hangs.
+func (s *session) withoutCoordinator(ctx context.Context, admin *kadm.Client, open []hangingLine, older time.Duration) (out []hangingLine, err error) {
 	var ids []int64
 	for _, h := range open {
 		ids = append(ids, h.Producer)
@@ -117,15 +118,13 @@ func withoutCoordinator(ctx context.Context, admin *kadm.Client, open []hangingL
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	listed, err := admin.ListTransactions(ctx, ids, nil)
+	listed, err := transactions(ctx, admin, ids, nil)
 	if err != nil {
-		return nil, refused("list transactions", err, "")
+		return nil, err
 	}
-	described := kadm.DescribedTransactions{}
-	if names := listed.TransactionalIDs(); len(names) > 0 {
-		if described, err = admin.DescribeTransactions(ctx, names...); err != nil {
-			return nil, refused("describe transactions", err, "")
-		}
+	described, err := s.described(admin, listed.TransactionalIDs())
+	if err != nil {
+		return nil, err
 	}
 	known := map[int64]kadm.DescribedTransaction{}
 	for id, d := range described {
@@ -223,7 +222,7 @@ func (c *txnAbort) hanging(s *session) error {
 	if err != nil {
 		return err
 	}
-	hanging, err := withoutCoordinator(ctx, admin, open, -1)
+	hanging, err := s.withoutCoordinator(ctx, admin, open, -1)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// views are what is seen of the shards, one after the other; the last one stays.
+type views []view
+
+type view struct {
+	led map[shard]tenure
+	err error
+}
+
+func (l *views) next() (map[shard]tenure, error) {
+	now := (*l)[0]
+	if len(*l) > 1 {
+		*l = (*l)[1:]
+	}
+	return now.led, now.err
+}
+
+// failed is what comes of a question that some nodes, or all, did not hear.
+func failed(all bool) error {
+	return &kadm.ShardErrors{Name: "ListGroups", AllFailed: all, Errs: []kadm.ShardError{{Err: errors.New("connection refused")}}}
+}
+
+func TestAListIsWholeWhenNoShardMovedMeanwhile(t *testing.T) {
+	one := view{led: map[shard]tenure{{"t", 0}: {1, 5, 5}, {"t", 1}: {2, 5, 5}}}
+	moved := view{led: map[shard]tenure{{"t", 0}: {1, 5, 5}, {"t", 1}: {3, 6, 6}}}
+	nobody := view{err: &unheard{shards: []shard{{"t", 1}, {"t", 0}}}}
+	refusing := kerr.ClusterAuthorizationFailed
+	for name, c := range map[string]struct {
+		seen  views
+		heard []error // by the questions, one after the other; the last one stays
+		asked int     // 0: until the time is up
+		want  string  // in the error
+	}{
+		"nothing moves":                 {views{one}, []error{nil}, 1, ""},
+		"a shard moves":                 {views{one, moved}, []error{nil}, 2, ""},
+		"nobody led a shard before":     {views{nobody, one}, []error{nil}, 2, ""},
+		"nobody leads a shard after":    {views{one, nobody, one}, []error{nil}, 3, ""},
+		"nobody ever leads two shards":  {views{nobody}, []error{nil}, 0, "nobody leads t[0,1]: what was kept there is missing"},
+		"a coordinator is loading":      {views{one}, []error{kerr.CoordinatorLoadInProgress, nil}, 2, ""},
+		"one is loading all the time":   {views{one}, []error{kerr.CoordinatorLoadInProgress}, 0, "COORDINATOR_LOAD_IN_PROGRESS"},
+		"a node is down for a moment":   {views{one}, []error{failed(false), nil}, 2, ""},
+		"all nodes are down":            {views{one}, []error{failed(true)}, 1, "connection refused"},
+		"another refusal ends it":       {views{one}, []error{refusing}, 1, "CLUSTER_AUTHORIZATION_FAILED"},
+		"the cluster is not to be seen": {views{{err: errors.New("no route")}}, []error{nil}, 0, "no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				asked := 0
+				err := gather(ctx, c.seen.next, func() error {
+					asked++
+					return c.heard[min(asked, len(c.heard))-1]
+				})
+				if c.asked == 0 && ctx.Err() == nil || c.asked > 0 && asked != c.asked {
+					t.Errorf("asked %d times in %v, want %d", asked, ctx.Err(), c.asked)
+				}
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(refused("list", err, "").Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			})
+		})
+	}
+}
