@@ -30,6 +30,11 @@ func (c coordinator) Boot(term int, log []explore.Record) (explore.Local, []expl
 	if len(log) > 0 {
 		newest = log[len(log)-1].(step).Meta
 	}
+	if c.Plant == Reopened && newest.Status == kafkatx.PrepareCommit {
+		open := *newest
+		open.Status = kafkatx.Ongoing
+		newest = &open
+	}
 	s, fx := c.Config.Boot(int32(term), newest, time.Time{})
 	return s, c.effects(fx)
 }

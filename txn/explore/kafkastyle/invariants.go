@@ -23,19 +23,48 @@ const (
 // partitionDigest sums up a partition's log. Only durable records count.
 type partitionDigest struct {
 	fates  [8]fate
-	stable int // last stable offset
+	stable int   // last stable offset
+	term   int32 // of the coordinator that wrote the newest marker
 	busy   bool
 	fault  string
 }
 
+// coordinatorDigest sums up the coordinator's log; what waits to be durable counts.
+type coordinatorDigest struct{ fault string }
+
 func digest(id explore.ID, log, pending []explore.Record, _ explore.Local) any {
-	if id < firstPartition {
+	switch id {
+	case clientID:
 		return nil
+	case coordinatorID:
+		return digestCoordinator(log, pending)
 	}
+	return digestPartition(log, pending)
+}
+
+// digestCoordinator: what was decided is completed as it was decided, whatever coordinator comes next.
+func digestCoordinator(log, pending []explore.Record) *coordinatorDigest {
+	was := kafkatx.Empty
+	for _, records := range [][]explore.Record{log, pending} {
+		for _, r := range records {
+			is := r.(step).Status
+			if was == kafkatx.PrepareCommit && is != kafkatx.CompleteCommit || was == kafkatx.PrepareAbort && is != kafkatx.CompleteAbort {
+				return &coordinatorDigest{fmt.Sprintf("decided again: %s follows %s", is, was)}
+			}
+			was = is
+		}
+	}
+	return &coordinatorDigest{}
+}
+
+func digestPartition(log, pending []explore.Record) *partitionDigest {
 	d := &partitionDigest{busy: len(pending) > 0, stable: -1}
 	for i, r := range log {
 		switch e := r.(entry); {
+		case e.Marker && e.Coordinator < d.term:
+			d.fault = fmt.Sprintf("coordinator %d ends a transaction after coordinator %d did", e.Coordinator, d.term)
 		case e.Marker:
+			d.term = e.Coordinator
 			d.end(e.Commit)
 		case d.fates[e.Txn] != absent:
 			d.fault = fmt.Sprintf("batch %d was appended twice", e.Txn)
@@ -75,8 +104,12 @@ func (in invariants) partitions(v explore.View) []*partitionDigest {
 	return out
 }
 
-// always: a transaction is never torn, nothing is committed that the client did not ask to commit, and what it was told stays true.
+// always: nothing is decided twice or ended by a coordinator of an older term, a transaction is never torn, nothing is committed that the
+// client did not ask to commit, and what it was told stays true.
 func (in invariants) always(v explore.View) error {
+	if c := v.Digest(coordinatorID).(*coordinatorDigest); c.fault != "" {
+		return fmt.Errorf("%s", c.fault)
+	}
 	l, ps := v.Local(clientID).(clientLocal), in.partitions(v)
 	for t := range len(l.Told) {
 		var seen [4]bool

@@ -7,6 +7,7 @@ package kafkastyle
 
 import (
 	"fmt"
+	"math"
 
 	"gopherlog/txn/explore"
 	"gopherlog/txn/kafkatx"
@@ -32,10 +33,14 @@ const (
 	RefusedMarker Plant = "re-sent marker refused after reload"
 	NoVerify      Plant = "no verification before a batch opens a transaction"
 	OldMarkers    Plant = "markers that may end a transaction of their own epoch"
+	Reopened      Plant = "decision forgotten by the next coordinator"
+	NoTermFence   Plant = "markers of a deposed coordinator taken"
 )
 
 // Plants lists every planted fault.
-func Plants() []Plant { return []Plant{EarlyOutcome, OneEpoch, RefusedMarker, NoVerify, OldMarkers} }
+func Plants() []Plant {
+	return []Plant{EarlyOutcome, OneEpoch, RefusedMarker, NoVerify, OldMarkers, Reopened, NoTermFence}
+}
 
 // Places of the actors.
 const (
@@ -169,11 +174,14 @@ func (m mark) String() string {
 func (m marked) String() string { return fmt.Sprintf("marked p%d epoch %d", m.Part, m.Epoch) }
 
 func (m mark) marker(plant Plant) producer.Marker {
-	v := producer.TransactionVersion(m.Version)
-	if plant == OldMarkers {
-		v = producer.Version0
+	out := producer.Marker{ProducerID: theProducer, Epoch: m.Epoch, CoordinatorEpoch: m.Coordinator, Version: producer.TransactionVersion(m.Version)}
+	switch plant {
+	case OldMarkers:
+		out.Version = producer.Version0
+	case NoTermFence:
+		out.CoordinatorEpoch = math.MaxInt32
 	}
-	return producer.Marker{ProducerID: theProducer, Epoch: m.Epoch, CoordinatorEpoch: m.Coordinator, Version: v}
+	return out
 }
 
 // own is an event that an actor has by itself.
