@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -10,9 +11,14 @@ import (
 // Some clients take a partition without a leader for an error for good, so a topic is there when it has leaders.
 func TestNewTopicsAreAnsweredWithTheirLeaders(t *testing.T) {
 	w := newWorld(t)
+	var elections sync.WaitGroup
+	t.Cleanup(elections.Wait)
 	w.shape = func(p *fakePartition) {
 		p.leads = false
-		time.AfterFunc(20*time.Millisecond, func() { p.lead(true, 1) })
+		elections.Go(func() {
+			time.Sleep(20 * time.Millisecond)
+			p.lead(true, 1)
+		})
 	}
 	for _, p := range w.dial().metadata(metadataOf(9, true, "auto")).Topics[0].Partitions {
 		if p.ErrorCode != codeNone || p.Leader != 1 {

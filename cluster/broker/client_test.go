@@ -63,7 +63,7 @@ func dialAddr(t testing.TB, addr string) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { conn.Close() })
 	return &client{t: t, conn: conn}
 }
@@ -202,9 +202,12 @@ func (c *client) fetch(req *kmsg.FetchRequest) []kmsg.FetchResponseTopicPartitio
 	return resp.Topics[0].Partitions
 }
 
+// patience is what only a failure takes, however slow the machine is.
+const patience = 3 * time.Minute
+
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if ok() {
 			return
 		}

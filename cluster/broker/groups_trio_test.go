@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -28,7 +27,7 @@ func (c *trio) served(id string, old *trioNode) (n *trioNode, cl *client) {
 // with the next one as if nothing had happened, and somebody of an older generation gets nowhere.
 func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 	c := newTrio(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if r, err := kadm.NewClient(franz(t, c.addrs())).CreateTopic(ctx, 2, 3, nil, "t"); err != nil || r.Err != nil {
 		t.Fatal(r, err)
@@ -85,7 +84,7 @@ func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 // that took its place, whose offsets stand.
 func TestACoordinatorThatIsCutOffCommitsNothing(t *testing.T) {
 	c := newTrio(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if r, err := kadm.NewClient(franz(t, c.addrs())).CreateTopic(ctx, 2, 3, nil, "t"); err != nil || r.Err != nil {
 		t.Fatal(r, err)

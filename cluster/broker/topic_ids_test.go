@@ -228,7 +228,7 @@ func TestThreeNodesKeepTheCreationsOfATopicApart(t *testing.T) {
 	c := newTrio(t)
 	x := &creations{c: c, stop: make(chan struct{})}
 	defer func() { close(x.stop); x.wg.Wait() }()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rounds := 5
 	if testing.Short() {

@@ -70,7 +70,7 @@ func TestTransactionsOutliveAKillBetweenAnyTwoSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newTrio(t)
 			c.createTopic("t", 3)
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 			defer cancel()
 			l := &ledger{t: t, outcome: map[string]string{}}
 			cl := c.transactional("x", quick(versions)...)
@@ -187,7 +187,7 @@ func TestEveryRecordIsMovedOnceWhileNodesAreKilled(t *testing.T) {
 			c := newTrio(t)
 			c.createTopic("from", 3)
 			c.createTopic("to", 3)
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 			defer cancel()
 			const each = 20
 			source := c.transactional("source", append(quick(versions), kgo.DefaultProduceTopic("from"))...)
@@ -226,6 +226,9 @@ func TestEveryRecordIsMovedOnceWhileNodesAreKilled(t *testing.T) {
 				time.Sleep(300 * time.Millisecond) // the others go on without it
 				victim.start()
 				victim.ready()
+			}
+			if _, _, err := source.ProducerID(ctx); err != nil { // ends what the client before may have left open
+				t.Fatal(err)
 			}
 			t.Logf("all sent, all killed: %v", time.Since(began).Round(time.Millisecond))
 			want := c.committedValues("from", sent, 0, 1, 2)

@@ -47,7 +47,7 @@ func (w *world) ok(id string, c chan kafkatx.Answer) kafkatx.Answer {
 			w.t.Fatalf("%s: %v", id, a)
 		}
 		return a
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		w.t.Fatalf("%s: no answer", id)
 	}
 	panic("not reached")

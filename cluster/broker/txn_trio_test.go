@@ -17,7 +17,7 @@ import (
 // transactional makes a producer of transactions.
 func (c *trio) transactional(id string, more ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
-	return c.client(append([]kgo.Opt{kgo.TransactionalID(id), kgo.DefaultProduceTopic("t"), kgo.RecordPartitioner(kgo.ManualPartitioner())}, more...)...)
+	return c.client(append([]kgo.Opt{kgo.TransactionalID(id), kgo.TransactionTimeout(patience / 2), kgo.DefaultProduceTopic("t"), kgo.RecordPartitioner(kgo.ManualPartitioner())}, more...)...)
 }
 
 func (c *trio) createTopic(name string, partitions int32) {
@@ -68,7 +68,7 @@ func (c *trio) committedValues(topic string, want int, partitions ...int32) []st
 		kgo.FetchMaxWait(100*time.Millisecond))
 	defer cl.Close()
 	var got []string
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for patience := deadline; time.Now().Before(patience); {
 		ctx, cancel := context.WithDeadline(context.Background(), patience)
 		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) { got = append(got, fmt.Sprintf("%d:%s", r.Partition, r.Value)) })
@@ -84,7 +84,7 @@ func (c *trio) committedValues(topic string, want int, partitions ...int32) []st
 func TestTransactionsOfARealClientOverThreeNodes(t *testing.T) {
 	c := newTrio(t)
 	c.createTopic("t", 3)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cl := c.transactional("x")
 	for i := range 6 {
@@ -149,7 +149,7 @@ func TestConsumeTransformProduceMovesEveryRecordOnce(t *testing.T) {
 			c := newTrio(t)
 			c.createTopic("from", 3)
 			c.createTopic("to", 3)
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			cl := c.transactional("source", kgo.DefaultProduceTopic("from"), clientOf(versions))
 			var want []string

@@ -39,11 +39,12 @@ func (a *attempts) run(c *trio, id string, seed uint64, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
 		case <-stop:
+			leaveNothingOpen(c, cl, id, level)
 			return
 		default:
 		}
 		name := fmt.Sprintf("%s/%d", id, i)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		wanted := kgo.TransactionEndTry(rnd.IntN(4) > 0)
 		err := transact(ctx, cl, wanted, name, 0, 1, 2)
 		switch {
@@ -60,6 +61,20 @@ func (a *attempts) run(c *trio, id string, seed uint64, stop <-chan struct{}) {
 		}
 		cancel()
 	}
+}
+
+// leaveNothingOpen ends what the client before this one may have left: it would be open until its time is over.
+func leaveNothingOpen(c *trio, cl *kgo.Client, id string, level []kgo.Opt) {
+	for end := time.Now().Add(patience); time.Now().Before(end); cl = c.transactional(id, level...) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		_, _, err := cl.ProducerID(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		cl.Close()
+	}
+	c.t.Errorf("%s: no client of it can begin", id)
 }
 
 // Whatever node dies when, a transaction is there in all its partitions or in none, as its client was told.

@@ -51,6 +51,13 @@ func (c *trio) votedCoordinator(id string) *trioNode {
 	return c.leaderOf(coordinator.VotedTopic, id, -1)
 }
 
+// coordinatorOfVotes waits for it.
+func (c *trio) coordinatorOfVotes(id string) (n *trioNode) {
+	c.t.Helper()
+	c.await("the shard of "+id+" is led", func() bool { n = c.votedCoordinator(id); return n != nil })
+	return n
+}
+
 // leaderOf is the node that leads a partition, or the shard of a key.
 func (c *trio) leaderOf(topic, key string, number int32) *trioNode {
 	for _, n := range c.nodes {
@@ -152,7 +159,7 @@ func (c *trio) doubts() (n int) {
 
 func (c *trio) await(what string, ok func() bool) {
 	c.t.Helper()
-	for end := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("never: %s", what)
 		}
@@ -182,8 +189,8 @@ func (c *trio) quiet() {
 func (c *trio) calm() {
 	c.t.Helper()
 	n := c.nodes[0]
-	c.await("the topic of voted transactions", func() bool { _, _, err := n.voted.Find(within(c.t, time.Minute), "2pc.x"); return err == nil })
-	c.await("the topic of offsets", func() bool { _, err := n.groups.Ensure(within(c.t, time.Minute)); return err == nil })
+	c.await("the topic of voted transactions", func() bool { _, _, err := n.voted.Find(within(c.t, patience), "2pc.x"); return err == nil })
+	c.await("the topic of offsets", func() bool { _, err := n.groups.Ensure(within(c.t, patience)); return err == nil })
 	c.await("preferred leaders everywhere", func() bool {
 		for _, t := range n.ctl.Image().Topics {
 			for _, p := range t.Partitions {
@@ -216,7 +223,9 @@ func TestVotedTransactionsOfARealClientOverThreeNodes(t *testing.T) {
 			for i := range 6 {
 				if i%3 != 2 {
 					c.insist(cl, fmt.Sprint(i), 0, 1, 2)
-				} else if err := transact(within(t, time.Minute), cl, kgo.TryAbort, fmt.Sprint(i), 0, 1, 2); err != nil {
+				} else if err := transact(within(t, patience), cl, kgo.TryAbort, fmt.Sprint(i), 0, 1, 2); lost(err) {
+					c.abort(cl)
+				} else if err != nil {
 					t.Fatal(i, err)
 				}
 			}
@@ -241,15 +250,41 @@ func TestVotedTransactionsOfARealClientOverThreeNodes(t *testing.T) {
 // it, and its client goes on by aborting.
 func (c *trio) insist(cl *kgo.Client, text string, partitions ...int32) {
 	c.t.Helper()
-	ctx := within(c.t, time.Minute)
+	ctx := within(c.t, patience)
 	for err := transact(ctx, cl, kgo.TryCommit, text, partitions...); err != nil; err = transact(ctx, cl, kgo.TryCommit, text, partitions...) {
-		if !errors.Is(err, kerr.UnknownProducerID) && !errors.Is(err, kerr.TransactionAbortable) && !errors.Is(err, kerr.InvalidProducerEpoch) {
+		if !lost(err) {
 			c.t.Fatalf("transaction %q: %v", text, err)
 		}
-		if err := cl.EndTransaction(ctx, kgo.TryAbort); err != nil {
-			c.t.Fatalf("abort: %v", err)
-		}
+		c.abort(cl)
 	}
+}
+
+// lost says whether a client was told that its transaction went with a leadership.
+func lost(err error) bool {
+	return errors.Is(err, kerr.UnknownProducerID) || errors.Is(err, kerr.TransactionAbortable) || errors.Is(err, kerr.InvalidProducerEpoch)
+}
+
+func (c *trio) abort(cl *kgo.Client) {
+	c.t.Helper()
+	if err := cl.EndTransaction(within(c.t, patience), kgo.TryAbort); err != nil {
+		c.t.Fatalf("abort: %v", err)
+	}
+}
+
+// attempt runs a transaction that is to stop at a point of its way, and gives its outcome. One that goes with a leadership before it is there
+// is run again.
+func attempt(ctx context.Context, cl *kgo.Client, text string, stopped func() bool) chan error {
+	done := make(chan error, 1)
+	go func() {
+		for {
+			err := transact(ctx, cl, kgo.TryCommit, text, 0, 1, 2)
+			if !lost(err) || stopped() || cl.EndTransaction(ctx, kgo.TryAbort) != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return done
 }
 
 // A client whose transaction was lost with its coordinator goes on by aborting it, without being made anew.
@@ -260,7 +295,7 @@ func TestAClientGoesOnAfterItsCoordinatorWasLost(t *testing.T) {
 			c := newTrio(t)
 			c.createTopic("t", 3)
 			cl := c.transactional("2pc.x", level...)
-			ctx := within(t, time.Minute)
+			ctx := within(t, patience)
 			c.calm()
 			c.insist(cl, "first", 0, 1, 2)
 			if err := cl.BeginTransaction(); err != nil {
@@ -269,7 +304,7 @@ func TestAClientGoesOnAfterItsCoordinatorWasLost(t *testing.T) {
 			if err := cl.ProduceSync(ctx, &kgo.Record{Partition: 0, Value: []byte("lost")}).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
-			c.votedCoordinator("2pc.x").kill()
+			c.coordinatorOfVotes("2pc.x").kill()
 			if err := cl.EndTransaction(ctx, kgo.TryCommit); err == nil {
 				t.Fatal("what its coordinator forgot was committed")
 			}
@@ -297,14 +332,14 @@ func TestOffsetsOfAVotedTransactionCountWhenItCommits(t *testing.T) {
 			c.createTopic("t", 3)
 			c.createTopic("in", 1)
 			c.calm()
-			ctx := within(t, time.Minute)
+			ctx := within(t, patience)
 			for i := range 6 {
 				if err := c.client().ProduceSync(ctx, &kgo.Record{Topic: "in", Value: []byte(fmt.Sprint(i))}).FirstErr(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			session, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
-				kgo.SeedBrokers(c.nodes[0].addr, c.nodes[1].addr, c.nodes[2].addr), kgo.TransactionalID("2pc.pipe"), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"),
+				kgo.SeedBrokers(c.nodes[0].addr, c.nodes[1].addr, c.nodes[2].addr), kgo.TransactionalID("2pc.pipe"), kgo.TransactionTimeout(patience / 2), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"),
 				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.DefaultProduceTopic("t"),
 				kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			}, level...)...)
@@ -389,9 +424,9 @@ func TestAVotedTransactionOutlivesAKillBetweenAnyTwoSteps(t *testing.T) {
 			cl := c.transactional("2pc.x")
 			c.insist(cl, "first", 0, 1, 2)
 			pause(t, step.point, step.nth, c.nodes[:]...)
-			done := make(chan error, 1)
-			go func() { done <- transact(within(t, time.Minute), cl, kgo.TryCommit, "second", 0, 1, 2) }()
-			c.await("the point is passed", func() bool { return hit(step.point, c.nodes[:]...) != nil })
+			passed := func() bool { return hit(step.point, c.nodes[:]...) != nil }
+			done := attempt(within(t, patience), cl, "second", passed)
+			c.await("the point is passed", passed)
 			victim := hit(step.point, c.nodes[:]...)
 			for _, n := range c.nodes {
 				if n != victim {
@@ -432,12 +467,11 @@ func TestDoubtLastsUntilACoordinatorIsThere(t *testing.T) {
 			c.calm()
 			cl := c.transactional("2pc.x")
 			c.insist(cl, "first", 0, 1, 2)
-			victim := c.votedCoordinator("2pc.x")
+			victim := c.coordinatorOfVotes("2pc.x")
 			pause(t, "voted/after-vote", 1, victim)
-			done := make(chan error, 1)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			go func() { done <- transact(ctx, cl, kgo.TryCommit, "second", 0, 1, 2) }()
+			done := attempt(ctx, cl, "second", func() bool { return hit("voted/after-vote", victim) != nil })
 			// All three, unless leadership moved under somebody on a machine that is busy otherwise.
 			c.await("participants have promised", func() bool { return c.doubts() >= 1 && hit("voted/after-vote", victim) != nil })
 			victim.kill()
@@ -483,10 +517,9 @@ func TestAPromiseOutlivesTheDeathOfAllNodes(t *testing.T) {
 	cl := c.transactional("2pc.x")
 	c.insist(cl, "first", 0, 1, 2)
 	pause(t, "voted/after-vote", 1, c.nodes[:]...)
-	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go func() { done <- transact(ctx, cl, kgo.TryCommit, "second", 0, 1, 2) }()
+	done := attempt(ctx, cl, "second", func() bool { return hit("voted/after-vote", c.nodes[:]...) != nil })
 	c.await("participants have promised", func() bool { return c.doubts() >= 1 && hit("voted/after-vote", c.nodes[:]...) != nil })
 	for _, n := range c.nodes {
 		n.kill()

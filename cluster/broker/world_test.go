@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/meta"
@@ -155,7 +154,7 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 }
 
 func timeout(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
