@@ -122,6 +122,53 @@ func TestAPipelineHoldsWhileItsWorkersComeAndGo(t *testing.T) {
 	}
 }
 
+// longestWork is the longest time that a member worked on one poll.
+func longestWork(t testing.TB, dir string) (longest time.Duration) {
+	t.Helper()
+	names, _ := filepath.Glob(filepath.Join(dir, "*.hist"))
+	for _, name := range names {
+		f, err := history.OpenReader(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		polled := map[uint16]time.Duration{}
+		var r history.Record
+		for f.Next(&r) {
+			switch {
+			case r.Kind == history.Group && r.Step == history.PollEnd:
+				polled[r.Session] = r.At
+			case r.Kind == history.Group && r.Step == history.Processed:
+				longest = max(longest, r.At-polled[r.Session])
+			}
+		}
+		if f.Err() != nil {
+			t.Fatal(f.Err())
+		}
+		f.Close()
+	}
+	return longest
+}
+
+func TestAPipelineHoldsWhileAWorkerIsSlowerThanItsGroupWaits(t *testing.T) {
+	_, d := fakeCluster(t, shortSessions)
+	p := groupPlan(t, scenario.Transactional)
+	p.Phases.Steady = 3 * time.Second
+	p.Consumers.Rebalance = 600 * time.Millisecond
+	p.Consumers.Churn = scenario.Churn{Rejoin: 0.05, Slow: 0.05}
+	out, err := Run(t.Context(), d, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if worked := longestWork(t, p.HistoryDir); worked < p.Consumers.Rebalance {
+		t.Fatalf("no member worked on a poll for longer than %v; the longest took %v", p.Consumers.Rebalance, worked)
+	}
+	v, err := check.Judge(p.HistoryDir, check.Options{Guarantee: p.Guarantee, MinAcked: 100, Drained: out.Drain.Complete, RawDrained: out.Drain.Raw, Invalid: out.Invalid,
+		TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
+	if err != nil || v.Status != check.Pass {
+		t.Fatalf("%v %s %q; errors %v", err, v.Status, v.Reasons, out.Errors)
+	}
+}
+
 func TestAStruckWorkerIsReplacedAndNothingIsLost(t *testing.T) {
 	_, d := fakeCluster(t, shortSessions)
 	p := groupPlan(t, scenario.Transactional)
