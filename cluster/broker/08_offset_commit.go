@@ -15,6 +15,7 @@ var offsetCommitAPI = api{
 		"Answered when the offsets are committed on a majority of the group's shard. A retention time that a client names (versions 2 to 4) is ignored: offsets live as long as the group has members, and for the node's retention after that.",
 		"A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, metadata of more than 4,096 bytes OFFSET_METADATA_TOO_LARGE; the others are committed.",
 		"From version 9 on a member of a group that is not there is told GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. From version 10 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID.",
+		"A topic that this node has not heard of is looked for before the answer, 500 ms at most: it may have been made a moment ago.",
 	},
 }
 
@@ -25,7 +26,15 @@ const (
 
 func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	image := c.cfg.Meta.Image()
+	image := c.heard(func(yield func(named) bool) {
+		for _, t := range req.Topics {
+			for _, p := range t.Partitions {
+				if !yield(named{t.Topic, t.TopicID, c.version >= firstOffsetCommitIDs, p.Partition}) {
+					return
+				}
+			}
+		}
+	})
 	var offsets []coordinator.Offset
 	for i := range req.Topics {
 		in, out := &req.Topics[i], kmsg.NewOffsetCommitResponseTopic()

@@ -21,7 +21,7 @@ var offsetFetchAPI = api{
 		"With RequireStable (version 7) a partition whose offset an open transaction may change is UNSTABLE_OFFSET_COMMIT.",
 		"Member and member epoch (version 9) belong to a group protocol that is not served, and are not looked at.",
 		"A partition that is named again is answered once, a group that is named again (version 8) is INVALID_REQUEST.",
-		"From version 10 on topics are named by their ids. A topic that was deleted, or that this node has not heard of yet, is UNKNOWN_TOPIC_ID.",
+		"From version 10 on topics are named by their ids. A topic that does not exist is UNKNOWN_TOPIC_ID; one that this node has not heard of is looked for first, 500 ms at most.",
 	},
 }
 
@@ -34,12 +34,21 @@ const (
 func offsetFetch(c *call, req *kmsg.OffsetFetchRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	if c.version < firstOffsetFetchGroups {
-		c.offsetFetchGroup(c.offsetFetchOne(req), req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
+		c.offsetFetchGroup(c.cfg.Meta.Image(), c.offsetFetchOne(req), req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
 			offsetFetchOld(resp, g)
 			answer(resp)
 		})
 		return
 	}
+	image := c.heard(func(yield func(named) bool) {
+		for _, g := range req.Groups {
+			for _, t := range g.Topics {
+				if c.version >= firstOffsetFetchIDs && !yield(named{id: t.TopicID, byID: true}) {
+					return
+				}
+			}
+		}
+	})
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
 	finish := after(len(req.Groups), func() { answer(resp) })
 	named := make(map[string]bool, len(req.Groups))
@@ -52,7 +61,7 @@ func offsetFetch(c *call, req *kmsg.OffsetFetchRequest, answer func(kmsg.Respons
 			continue
 		}
 		named[id] = true
-		c.offsetFetchGroup(&req.Groups[i], req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
+		c.offsetFetchGroup(image, &req.Groups[i], req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
 			resp.Groups[i] = g
 			finish()
 		})
@@ -89,8 +98,7 @@ func offsetFetchOld(resp *kmsg.OffsetFetchResponse, g kmsg.OffsetFetchResponseGr
 	}
 }
 
-func (c *call) offsetFetchGroup(in *kmsg.OffsetFetchRequestGroup, stable bool, done func(kmsg.OffsetFetchResponseGroup)) {
-	image := c.cfg.Meta.Image()
+func (c *call) offsetFetchGroup(image *meta.Image, in *kmsg.OffsetFetchRequestGroup, stable bool, done func(kmsg.OffsetFetchResponseGroup)) {
 	want, out := c.wantedOffsets(image, in)
 	c.cfg.Groups.Fetch(in.Group, want, func(found []coordinator.Committed, code group.Code) {
 		switch {

@@ -15,7 +15,7 @@ var txnOffsetCommitAPI = api{
 	serve:    whenReady(txnOffsetCommit),
 	notes: []string{
 		"Answered when the offsets are committed on a majority of the group's shard, as pending: they count when the transaction commits. Until it ends, OffsetFetch with RequireStable answers UNSTABLE_OFFSET_COMMIT for them.",
-		"From version 3 on a client may name its group member and generation, which are then judged as in OffsetCommit (KIP-447). From version 6 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID.",
+		"From version 3 on a client may name its group member and generation, which are then judged as in OffsetCommit (KIP-447). From version 6 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID. One that this node has not heard of is looked for first, 500 ms at most.",
 	},
 }
 
@@ -27,7 +27,15 @@ const (
 
 func txnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrTxnOffsetCommitResponse()
-	image := c.cfg.Meta.Image()
+	image := c.heard(func(yield func(named) bool) {
+		for _, t := range req.Topics {
+			for _, p := range t.Partitions {
+				if !yield(named{t.Topic, t.TopicID, c.version >= firstTxnOffsetCommitIDs, p.Partition}) {
+					return
+				}
+			}
+		}
+	})
 	var offsets []coordinator.Offset
 	for _, in := range req.Topics {
 		out := kmsg.NewTxnOffsetCommitResponseTopic()

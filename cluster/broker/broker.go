@@ -37,6 +37,7 @@ type Meta interface {
 	AlterConfigs(ctx context.Context, changes []meta.ConfigChange, validateOnly bool) ([]meta.TopicResult, error)
 	AutoCreate(ctx context.Context, name string) error
 	NextProducerID(ctx context.Context) (int64, error)
+	CatchUp(ctx context.Context) error
 }
 
 // Partition is what the broker needs of a replica on this node; *partition.Partition is the real one.
@@ -187,6 +188,7 @@ type Broker struct {
 	metrics *metrics
 	apis    [maxKey + 1]*api
 	parked  parked
+	hearing hearing
 	fetches sync.Pool // of *fetchCall
 }
 
