@@ -131,9 +131,13 @@ func (s *set) readerStall() *Chart {
 	p.X.Tick.Marker = within{logTicks{}, lo * 0.9}
 	makeRoom(&p.X, widest(9.5, names)+rowGap, 0, fullWidth-rightMargin)
 	p.Add(stallMarks(lines))
+	note := "A reader of committed records stops at the first record of a transaction that nobody has ended: where the marks lie at the tick or right of it, readers waited until what had failed was back. A fault that stalled nobody stands at the left edge."
+	if slices.ContainsFunc(lines, func(l *stallLine) bool { return strings.Contains(l.variant, sweptWord("voted.replicas", "1")) }) {
+		note += " A coordinator of one replica syncs each decision to its disk, whatever the tier; one of several follows the tier. Their rows compare waiting, not durability."
+	}
 	return newChart("reader-stall", "How long did readers wait?",
 		"One mark a fault: for how long its worst partition gave readers nothing although records were waiting. The tick is how long the fault itself lasted.",
-		"A reader of committed records stops at the first record of a transaction that nobody has ended: where the marks lie at the tick or right of it, readers waited until what had failed was back. A fault that stalled nobody stands at the left edge.",
+		note,
 		single(p, fullWidth, vg.Length(20*len(lines)+62)), data)
 }
 

@@ -208,7 +208,7 @@ func TestPageOfTransactionsHasTheCurveTheClaimsAndTheStalls(t *testing.T) {
 	}
 	page := renderTxns(t, root, sizes(6, true), crashes(6))
 	at := 0
-	for _, want := range []string{"What a transaction costs", "n50", "What is commonly said", "Idempotent producers cost 20", "Did it hold?", "<h2>Latency", "Each latency apart", "What became of the inputs", "How long did readers wait?"} {
+	for _, want := range []string{"What a transaction costs", "n50", "What is commonly said", "Idempotent producers cost 20", "Did it hold?", "<h2>Latency", "Each latency apart", "What became of the inputs", "How long did readers wait?", "A coordinator of one replica syncs each decision"} {
 		i := strings.Index(page[at:], want)
 		if i < 0 {
 			t.Fatalf("%q is missing or out of order", want)
