@@ -345,10 +345,9 @@ func (s *memSide) DeleteBelow(index uint64) error {
 // harness is one partition over a fake group.
 type harness struct {
 	*Partition
-	g       *fakeGroup
-	fs      *vfs.CrashFS
-	side    *memSide
-	changes chan struct{}
+	g    *fakeGroup
+	fs   *vfs.CrashFS
+	side *memSide
 }
 
 type option func(*harness)
@@ -389,11 +388,11 @@ func open(t testing.TB, options ...option) *harness {
 		t.Fatal(err)
 	}
 	s := defaults()
-	h := &harness{fs: fs, side: side, changes: make(chan struct{}, 100)}
+	h := &harness{fs: fs, side: side}
 	h.Partition = &Partition{
 		topic: "t", label: "t-0", log: l, node: 1, now: time.Now, logger: Config{}.WithDefaults().Logger,
 		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget), disk: &disk{},
-		changed: func(*Partition) { h.changes <- struct{}{} }, trimmed: func(*Partition) {}, overfull: func(*Partition) {},
+		changed: func(*Partition) {}, trimmed: func(*Partition) {}, overfull: func(*Partition) {},
 		unled:     func(*Partition) {},
 		producers: producer.New(), standings: newStandings(),
 	}
