@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- ./...
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-go test -race -count=1 -timeout 15m -v "$@" 2>&1 | tee "$log" | grep --line-buffered -E '^(ok|FAIL|panic:|fatal error:)[[:space:]]'
+go test -race -count=1 -timeout 60m -v "$@" 2>&1 | tee "$log" | grep --line-buffered -E '^(ok|FAIL|panic:|fatal error:)[[:space:]]'
 code=${PIPESTATUS[0]}
 if [ "$code" -ne 0 ]; then
   echo

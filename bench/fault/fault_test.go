@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopherlog/bench/target"
@@ -89,25 +90,29 @@ func (w *wires) Dropped() (uint64, error) { return w.dropped, nil }
 func (w *wires) Mend() error              { w.mends++; return nil }
 
 func TestFaultWithoutProofIsUndone(t *testing.T) {
-	f, w := &fakeTarget{leader: 1, nodes: []target.Node{{ID: 1}, {ID: 2}, {ID: 3}}}, &wires{}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	e := Run(ctx, &Env{Target: f, Roles: f, Net: w}, time.Now(), []Plan{{Kind: "partition", Shape: "isolate", Target: "node(1)", For: time.Hour}}, nil)[0]
-	if e.Proved() || e.Error == "" || w.cuts != 1 || w.mends != 1 {
-		t.Errorf("%+v, %d cuts, %d mends; want an error and the rules removed", e, w.cuts, w.mends)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeTarget{leader: 1, nodes: []target.Node{{ID: 1}, {ID: 2}, {ID: 3}}}, &wires{}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		e := Run(ctx, &Env{Target: f, Roles: f, Net: w}, time.Now(), []Plan{{Kind: "partition", Shape: "isolate", Target: "node(1)", For: time.Hour}}, nil)[0]
+		if e.Proved() || e.Error == "" || w.cuts != 1 || w.mends != 1 {
+			t.Errorf("%+v, %d cuts, %d mends; want an error and the rules removed", e, w.cuts, w.mends)
+		}
+	})
 }
 
 func TestPacketsOfOnePartitionDoNotProveAnother(t *testing.T) {
-	f, w := &fakeTarget{leader: 1, nodes: []target.Node{{ID: 1}, {ID: 2}, {ID: 3}}}, &wires{dropped: 9}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	cut := func(at time.Duration, node string, long time.Duration) Plan {
-		return Plan{Kind: "partition", Shape: "isolate", Target: node, At: at, For: long}
-	}
-	events := Run(ctx, &Env{Target: f, Roles: f, Net: w}, time.Now(),
-		[]Plan{cut(0, "node(1)", 50*time.Millisecond), cut(20*time.Millisecond, "node(2)", time.Millisecond), cut(100*time.Millisecond, "node(3)", time.Millisecond)}, nil)
-	if !events[0].Proved() || events[1].Proved() || !events[2].Proved() || w.mends != 2 {
-		t.Errorf("%+v, %d mends; want the second one refused", events, w.mends)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeTarget{leader: 1, nodes: []target.Node{{ID: 1}, {ID: 2}, {ID: 3}}}, &wires{dropped: 9}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		cut := func(at time.Duration, node string, long time.Duration) Plan {
+			return Plan{Kind: "partition", Shape: "isolate", Target: node, At: at, For: long}
+		}
+		events := Run(ctx, &Env{Target: f, Roles: f, Net: w}, time.Now(),
+			[]Plan{cut(0, "node(1)", 50*time.Millisecond), cut(20*time.Millisecond, "node(2)", time.Millisecond), cut(100*time.Millisecond, "node(3)", time.Millisecond)}, nil)
+		if !events[0].Proved() || events[1].Proved() || !events[2].Proved() || w.mends != 2 {
+			t.Errorf("%+v, %d mends; want the second one refused", events, w.mends)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,19 +119,23 @@ func TestAKillAtAFailpointWaitsUntilTheNodeStandsThere(t *testing.T) {
 }
 
 func TestABusyNodeIsAskedAgainWhetherItStandsAtAFailpoint(t *testing.T) {
-	p := &pointed{fakeTarget: fakeTarget{nodes: []target.Node{{ID: 1, Client: "127.0.0.1:1"}}}, mute: 3}
-	e := Run(t.Context(), &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", For: time.Millisecond, Failpoint: "txn/before-decision", Hit: 2}}, nil)[0]
-	if e.Proof == "" || !p.killed || p.mute != 0 {
-		t.Errorf("%+v, %d questions left", e, p.mute)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := &pointed{fakeTarget: fakeTarget{nodes: []target.Node{{ID: 1, Client: "127.0.0.1:1"}}}, mute: 3}
+		e := Run(t.Context(), &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", For: time.Millisecond, Failpoint: "txn/before-decision", Hit: 2}}, nil)[0]
+		if e.Proof == "" || !p.killed || p.mute != 0 {
+			t.Errorf("%+v, %d questions left", e, p.mute)
+		}
+	})
 }
 
 func TestANodeThatNeverComesToAFailpointIsLetGo(t *testing.T) {
-	p := &pointed{fakeTarget: fakeTarget{nodes: []target.Node{{ID: 1}}}, stuck: true}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	e := Run(ctx, &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", Failpoint: "txn/before-decision", Hit: 2}}, nil)[0]
-	if e.Proved() || p.killed || p.armed != "off" {
-		t.Errorf("%+v, armed %q", e, p.armed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := &pointed{fakeTarget: fakeTarget{nodes: []target.Node{{ID: 1}}}, stuck: true}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		e := Run(ctx, &Env{Target: p, Roles: p}, time.Now(), []Plan{{Kind: "kill", Target: "node(1)", Failpoint: "txn/before-decision", Hit: 2}}, nil)[0]
+		if e.Proved() || p.killed || p.armed != "off" {
+			t.Errorf("%+v, armed %q", e, p.armed)
+		}
+	})
 }

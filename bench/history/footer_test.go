@@ -89,7 +89,7 @@ func TestAHistoryThatNobodyClosedIsIncomplete(t *testing.T) {
 	s.Append(Record{Kind: Sent})
 	s.flush()
 	path := filepath.Join(dir, "p00.hist")
-	for deadline := time.Now().Add(10 * time.Second); w.Stats().Records == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); w.Stats().Records == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if got, err := readAll(t, path); !incomplete(err) || len(got) != 1 {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -290,15 +291,16 @@ func TestAnOverloadedTargetShedsAndCountsInsteadOfWaiting(t *testing.T) {
 	p := smallPlan(t, scenario.AtLeastOnce)
 	p.Load.MaxOutstanding = 50
 	clock, held := NewClock(), make(chan struct{})
+	var once sync.Once
 	p.Clock = clock
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if clock.Now() > 200*time.Millisecond {
+			once.Do(func() { time.AfterFunc(1300*time.Millisecond, func() { close(held) }) })
 			c.SleepControl(func() { <-held })
 		}
 		return nil, nil, false
 	})
-	time.AfterFunc(1500*time.Millisecond, func() { close(held) })
 	out, err := Run(t.Context(), d, p)
 	if err != nil {
 		t.Fatal(err)
@@ -328,19 +330,19 @@ func TestAProberMeasuresAStall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const from, stall = 300 * time.Millisecond, 400 * time.Millisecond
+	const from, stall = 300 * time.Millisecond, 2 * time.Second // far longer than a busy machine keeps an answer waiting
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "in", Count: -1, When: func(kmsg.Request) bool {
 		now := clock.Now()
 		return now >= from && now < from+stall
 	}})
 	defer fault.Remove()
 	clock.Start()
-	if err := clock.SleepUntil(t.Context(), time.Second); err != nil {
+	if err := clock.SleepUntil(t.Context(), from+stall+time.Second); err != nil {
 		t.Fatal(err)
 	}
 	found := false
-	for _, g := range p.Stop(stall - 50*time.Millisecond) {
-		found = found || g.Start <= from+50*time.Millisecond && g.End >= from+stall
+	for _, g := range p.Stop(stall / 2) {
+		found = found || g.Start <= from+stall/2 && g.End >= from+stall
 	}
 	if !found {
 		t.Error("the stall was not measured")

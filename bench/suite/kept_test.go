@@ -162,7 +162,7 @@ func TestClusterWithADeadBrokerIsNotUsedAgain(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); len(k.target.Deaths()) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); len(k.target.Deaths()) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	again, err := s.keep(t.Context(), c)

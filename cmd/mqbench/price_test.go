@@ -124,13 +124,16 @@ func TestPriceThatIsInterruptedRemovesWhatItCreated(t *testing.T) {
 
 func TestPriceNamesABrokerThatGoesAwayMeanwhile(t *testing.T) {
 	c := someCluster(t)
+	var gone sync.WaitGroup
 	errs := &watched{text: "trial 1/2", call: func() {
-		time.AfterFunc(300*time.Millisecond, func() {
+		gone.Go(func() {
+			time.Sleep(300 * time.Millisecond)
 			if err := c.RemoveNode(2); err != nil {
 				t.Error(err)
 			}
 		})
 	}}
+	defer gone.Wait()
 	var text bytes.Buffer
 	run(quick(c, "-out", filepath.Join(t.TempDir(), "o")), &text, errs) // whether trials are sound does not matter here
 	if !strings.Contains(errs.all.String(), "does not answer any more") || strings.Count(errs.all.String(), "does not answer any more") != 1 ||

@@ -128,7 +128,7 @@ func TestCommitterBoundsSyncsAtOnce(t *testing.T) {
 
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for range 10_000 {
+	for range 60_000 {
 		if ok() {
 			return
 		}
