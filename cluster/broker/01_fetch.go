@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ var fetchAPI = api{
 	notes: []string{
 		"Whole batches from the one that contains the offset; at least one batch of one partition even above the limits (KIP-74).",
 		"Parked until min bytes, max wait, an error or a change of leader; no polling.",
+		"A partition that is between leaders (this node was elected and does not serve yet, knows no leader, or does not know the client's epoch yet) is no error yet: the fetch is parked until that is over, at most half a second, or until there is enough of the other partitions.",
 		"Every fetch is a full fetch: the session id is always 0, and going on with a session is answered with FETCH_SESSION_ID_NOT_FOUND.",
 		"From version 9 an older leader epoch is FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; from version 12 a last fetched epoch that left the leader's log is answered with the diverging epoch.",
 		"From version 13 topics are named by id: UNKNOWN_TOPIC_ID without such a topic, INCONSISTENT_TOPIC_ID while this node still carries another creation of its name.",
@@ -37,6 +39,7 @@ type fetchCall struct {
 	parts   []fetchPart
 	bytes   int
 	failed  bool // some partition has an error or left the leader's log: answer at once
+	between int  // partitions between leaders
 	hints   leaderHints
 	out     fetchEncoder
 	done    func() // over, bound once
@@ -51,7 +54,7 @@ func (b *Broker) newFetch(a *api, r *wire.Request) *fetchCall {
 		f = &fetchCall{b: b}
 		f.done = f.over
 	}
-	f.api, f.req, f.started, f.bytes, f.failed = a, r, b.cfg.Now(), 0, false
+	f.api, f.req, f.started, f.bytes, f.failed, f.between = a, r, b.cfg.Now(), 0, false, 0
 	return f
 }
 
@@ -77,7 +80,9 @@ type fetchPart struct {
 	res    partition.ReadResult
 	code   int16
 	parked bool
-	hint   *leaderHint // whom to ask instead; nil: nobody is known, or the version has no place for it
+	// unsettled is the code that the client gets unless the partition, which is between leaders, settles first.
+	unsettled int16
+	hint      *leaderHint // whom to ask instead; nil: nobody is known, or the version has no place for it
 }
 
 func serveFetch(b *Broker, a *api, r *wire.Request) {
@@ -144,16 +149,38 @@ func (f *fetchCall) read(p *fetchPart) {
 	if p.part == nil {
 		return
 	}
+	if p.unsettled != codeNone {
+		p.unsettled = codeNone
+		f.between--
+	}
 	left := max(int(min(f.msg.MaxBytes, f.b.cfg.MaxFetchBytes))-f.bytes, 0)
 	res, err := p.part.Read(partition.ReadRequest{
 		Offset: p.in.FetchOffset, MaxBytes: min(left, max(int(p.in.PartitionMaxBytes), 0)), MinOne: f.bytes == 0,
 		CurrentEpoch: p.in.CurrentLeaderEpoch, LastFetchedEpoch: p.in.LastFetchedEpoch, Isolation: f.msg.IsolationLevel,
 	})
-	p.res, p.code = res, f.b.count(f.api, codeOf(err))
+	p.res = res
+	if p.between(err) {
+		p.unsettled = codeOf(err)
+		f.between++
+		return
+	}
+	p.code = f.b.count(f.api, codeOf(err))
 	if res.Slice != nil {
 		f.bytes += res.Slice.Bytes
 	}
 	f.failed = f.failed || err != nil || res.DivergingEpoch >= 0
+}
+
+// between says whether a read failed since the partition is between leaders, or was a moment ago: then it can be read again.
+func (p *fetchPart) between(err error) bool {
+	if !errors.Is(err, partition.ErrNotLeader) && !errors.Is(err, partition.ErrUnknownEpoch) {
+		return false
+	}
+	if p.part.Unsettled(p.in.CurrentLeaderEpoch) {
+		return true
+	}
+	_, err = p.part.CheckEpoch(p.in.CurrentLeaderEpoch)
+	return err == nil
 }
 
 // drop gives back what was read before.
@@ -175,6 +202,7 @@ func (f *fetchCall) park(k *parker, stop <-chan struct{}) {
 	k.timer.Reset(f.wait())
 	gone := f.await(k, stop)
 	k.timer.Stop()
+	k.settle.Stop()
 	f.unpark(k.waiter)
 	if gone {
 		f.abandon()
@@ -186,10 +214,20 @@ func (f *fetchCall) park(k *parker, stop <-chan struct{}) {
 // await returns when the fetch is to be answered, or its connection is gone.
 func (f *fetchCall) await(k *parker, stop <-chan struct{}) (gone bool) {
 	end := f.req.Conn.Context().Done()
+	held := false
 	for !f.catchUp(k.waiter) {
+		if held != (f.between > 0) {
+			if held = !held; held {
+				k.settle.Reset(settleLimit)
+			} else {
+				k.settle.Stop()
+			}
+		}
 		select {
 		case <-k.waiter.C:
 			f.reread()
+		case <-k.settle.C:
+			return false
 		case <-k.timer.C:
 			return false
 		case <-stop:
@@ -209,12 +247,19 @@ func (f *fetchCall) catchUp(w *partition.Waiter) bool {
 			if f.satisfied() {
 				return true
 			}
-			if p.parked = p.part.Park(w, f.end(p), p.res.LeaderEpoch, f.msg.IsolationLevel); !p.parked {
+			if p.parked = f.parkOn(p, w); !p.parked {
 				f.read(p)
 			}
 		}
 	}
 	return f.satisfied()
+}
+
+func (f *fetchCall) parkOn(p *fetchPart, w *partition.Waiter) bool {
+	if p.unsettled != codeNone {
+		return p.part.AwaitLeader(w, p.in.CurrentLeaderEpoch)
+	}
+	return p.part.Park(w, f.end(p), p.res.LeaderEpoch, f.msg.IsolationLevel)
 }
 
 // end is the end of what the client could see when p was read.
@@ -238,11 +283,14 @@ func (f *fetchCall) reread() {
 		}
 	}
 	for i := range f.parts {
-		f.parts[i].parked = f.parts[i].parked && moved
+		f.parts[i].parked = f.parts[i].parked && moved && f.parts[i].unsettled == codeNone
 	}
 }
 
 func (p *fetchPart) moved() bool {
+	if p.unsettled != codeNone {
+		return !p.part.Unsettled(p.in.CurrentLeaderEpoch)
+	}
 	_, epoch, ready := p.part.Leader()
 	return p.part.HighWatermark() != p.res.HighWatermark || p.part.LastStable() != p.res.LastStable || !ready || epoch != p.res.LeaderEpoch
 }
@@ -264,12 +312,23 @@ func (f *fetchCall) abandon() {
 // reply sends what was read. f is given back when the last byte has left, so nothing of it is touched behind the answer.
 func (f *fetchCall) reply() {
 	b, a, started := f.b, f.api, f.started
+	f.giveUp()
 	b.metrics.bytesOut.Add(float64(f.bytes))
 	if f.failed && f.req.Version >= fetchHasLeaderHint {
 		f.pointToLeaders()
 	}
 	f.req.ReplyWait(encodeFetch(f))
 	b.observe(a, started)
+}
+
+// giveUp makes an error of what is still between leaders when the answer is due.
+func (f *fetchCall) giveUp() {
+	for i := 0; f.between > 0 && i < len(f.parts); i++ {
+		if p := &f.parts[i]; p.unsettled != codeNone {
+			p.code, p.unsettled, f.failed = f.b.count(f.api, p.unsettled), codeNone, true
+			f.between--
+		}
+	}
 }
 
 // pointToLeaders says of every partition that is led elsewhere, or by a newer term, who leads it.

@@ -13,7 +13,8 @@ var listOffsetsAPI = api{
 	notes: []string{
 		"Timestamps −1 (latest: the high watermark, or the last stable offset for read_committed), −2 (earliest), −3 (largest timestamp, from version 7), or the first record not older than the given one; offset −1 where there is none. −4 (earliest on this broker's disks, from version 8) is the earliest, −5 (latest in tiered storage, from version 9) is none: nothing is tiered.",
 		"The latest offset carries the epoch of the log's last term. Ends of one partition compare only within equal or rising leader epoch: a paused leader answers old ends until it learns of its successor.",
-		"A leader that does not yet know what is committed answers OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE.",
+		"A question about a partition that is between leaders is held until that is over, at most half a second.",
+		"A leader that does not yet know what is committed by then answers OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE.",
 	},
 }
 
@@ -34,6 +35,16 @@ const (
 func listOffsets(c *call, req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := kmsg.NewPtrListOffsetsResponse()
 	image := c.cfg.Meta.Image()
+	c.settle(func(yield func(Partition, int32) bool) {
+		for i := range req.Topics {
+			for j := range req.Topics[i].Partitions {
+				in := &req.Topics[i].Partitions[j]
+				if p, _, code := c.find(image, req.Topics[i].Topic, in.Partition); code == codeNone && !yield(p, in.CurrentLeaderEpoch) {
+					return
+				}
+			}
+		}
+	})
 	for i := range req.Topics {
 		t := kmsg.NewListOffsetsResponseTopic()
 		t.Topic = req.Topics[i].Topic

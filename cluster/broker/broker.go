@@ -47,6 +47,8 @@ type Partition interface {
 	Append(*partition.AppendRequest)
 	Read(partition.ReadRequest) (partition.ReadResult, error)
 	CheckEpoch(known int32) (current int32, err error)
+	Unsettled(known int32) bool
+	AwaitLeader(w *partition.Waiter, known int32) bool
 	Park(w *partition.Waiter, end int64, epoch int32, isolation int8) bool
 	Unpark(w *partition.Waiter)
 	HighWatermark() int64

@@ -93,6 +93,7 @@ type leadership struct {
 	leader meta.NodeID
 	epoch  int32
 	isr    []meta.NodeID
+	serves bool // it is this node, and it answers
 }
 
 // leadership answers from the newer of what leaders have published and what the own replica, if there is one, has heard
@@ -112,7 +113,7 @@ func (b *Broker) leadership(t *meta.Topic, number int32) leadership {
 			l.leader, l.epoch = node, epoch
 		}
 		if ready && node == b.cfg.NodeID && l.leader == node {
-			l.isr = p.InSyncNodes()
+			l.isr, l.serves = p.InSyncNodes(), true
 		}
 	}
 	// The image of a node that is cut off goes on to name this node after its replica has stepped down.

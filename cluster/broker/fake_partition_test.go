@@ -35,6 +35,7 @@ type fakePartition struct {
 	waiters      map[*partition.Waiter]bool
 	lastAppend   *partition.AppendRequest
 	reads        int
+	awaited      int // how often somebody asked to be told of a leader
 	kept         partition.Kept
 	stable       int64 // last stable offset is so many below the high watermark
 	aborted      []producer.Aborted
@@ -79,7 +80,7 @@ func (p *fakePartition) appendError() error {
 	switch {
 	case p.failWith != nil:
 		return p.failWith
-	case !p.leads, p.lastAppend.Epoch != 0 && p.lastAppend.Epoch != p.epoch:
+	case !p.leads, p.elected, p.lastAppend.Epoch != 0 && p.lastAppend.Epoch != p.epoch:
 		return partition.ErrNotLeader
 	}
 	return nil
@@ -196,6 +197,31 @@ func (p *fakePartition) Park(w *partition.Waiter, end int64, epoch int32, isolat
 	return true
 }
 
+// Unsettled: who neither leads nor knows who does will hear of it.
+func (p *fakePartition) Unsettled(known int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unsettled(known)
+}
+
+func (p *fakePartition) unsettled(known int32) bool {
+	if p.leads && !p.elected {
+		return known > p.epoch
+	}
+	return p.elsewhere == 0 || known > p.epoch
+}
+
+func (p *fakePartition) AwaitLeader(w *partition.Waiter, known int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.unsettled(known) {
+		return false
+	}
+	p.awaited++
+	p.waiters[w] = true
+	return true
+}
+
 func (p *fakePartition) Unpark(w *partition.Waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,8 +262,8 @@ func (p *fakePartition) Leader() (rpc.NodeID, int32, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.leads && !p.elected:
-		return 1, p.epoch, true
+	case p.leads:
+		return 1, p.epoch, !p.elected
 	case p.elsewhere != 0:
 		return p.elsewhere, p.epoch, false
 	}

@@ -19,7 +19,7 @@ type leaderHints struct {
 	brokers []*meta.Broker
 }
 
-// of is nil where nobody is known to lead. t is of any image; a topic that is gone since is led by nobody.
+// of is nil where nobody is known to lead, or this node that does not serve yet: who asked it knows that. t is of any image; a topic that is gone since is led by nobody.
 func (h *leaderHints) of(b *Broker, t *meta.Topic, number int32) *leaderHint {
 	if t != nil {
 		t = h.image.TopicByID(t.ID)
@@ -29,7 +29,7 @@ func (h *leaderHints) of(b *Broker, t *meta.Topic, number int32) *leaderHint {
 	}
 	l := b.leadership(t, number)
 	br := h.image.Brokers[l.leader]
-	if br == nil {
+	if br == nil || l.leader == b.cfg.NodeID && !l.serves {
 		return nil
 	}
 	if !slices.Contains(h.brokers, br) {

@@ -28,7 +28,8 @@ type parked struct {
 type parker struct {
 	calls  chan *fetchCall // capacity 1; filled only while the parker is idle
 	waiter *partition.Waiter
-	timer  *time.Timer
+	timer  *time.Timer // the client's patience
+	settle *time.Timer // runs while a partition is between leaders
 }
 
 // start parks f in a goroutine; false after stop.
@@ -48,7 +49,7 @@ func (p *parked) start(f *fetchCall) bool {
 		k.calls <- f
 		return true
 	}
-	k := &parker{calls: make(chan *fetchCall, 1), waiter: partition.NewWaiter(), timer: time.NewTimer(time.Hour)}
+	k := &parker{calls: make(chan *fetchCall, 1), waiter: partition.NewWaiter(), timer: time.NewTimer(time.Hour), settle: time.NewTimer(time.Hour)}
 	p.wg.Add(1)
 	go p.run(k, f)
 	return true
@@ -57,6 +58,7 @@ func (p *parked) start(f *fetchCall) bool {
 func (p *parked) run(k *parker, f *fetchCall) {
 	defer p.wg.Done()
 	defer k.timer.Stop()
+	defer k.settle.Stop()
 	for f != nil {
 		f.park(k, p.quit)
 		p.count.Add(-1)

@@ -13,20 +13,51 @@ func NewWaiter() *Waiter { return &Waiter{C: make(chan struct{}, 1)} }
 
 // place is a waiter in a partition.
 type place struct {
-	w         *Waiter
-	committed bool // it reads up to the last stable offset
+	w     *Waiter
+	until until
+}
+
+// until is what a waiter waits for.
+type until uint8
+
+const (
+	forRecords   until = iota // the high watermark moves
+	forCommitted              // the last stable offset moves
+	forLeader                 // who leads, or in which term, or whether it serves
+)
+
+// news is what happened to a partition.
+type news uint8
+
+const (
+	recordsCame news = iota // the high watermark moved
+	stableMoved             // and the last stable offset with it
+	leadHeard               // something was heard of who leads, here that changed nothing
+	leadChanged             // this replica begins or ceases to serve
+)
+
+// concern says whether a waiter wants to know.
+func (n news) concern(u until) bool {
+	switch n {
+	case recordsCame:
+		return u == forRecords
+	case stableMoved:
+		return u != forLeader
+	case leadHeard:
+		return u == forLeader
+	}
+	return true
 }
 
 // Park registers w until the end of what its reader may see leaves end, the leadership of epoch ends, or Unpark. That end is the high
 // watermark, or with ReadCommitted the last stable offset: such a reader is not woken by what an open transaction hides from it. It is
 // one-shot: what fills C also removes w. It returns false, without registering, if that has happened already: read again.
 func (p *Partition) Park(w *Waiter, end int64, epoch int32, isolation int8) bool {
-	p.waitMu.Lock()
-	if p.placeOf(w) < 0 {
-		p.waiters = append(p.waiters, place{w, isolation == ReadCommitted})
+	if isolation == ReadCommitted {
+		p.register(w, forCommitted)
+	} else {
+		p.register(w, forRecords)
 	}
-	p.parked.Store(int32(len(p.waiters)))
-	p.waitMu.Unlock()
 	// Registered first, then looked: a move in between is seen here or fills C.
 	l := p.lead.Load()
 	if p.end(isolation) == end && l != nil && l.epoch == epoch {
@@ -34,6 +65,18 @@ func (p *Partition) Park(w *Waiter, end int64, epoch int32, isolation int8) bool
 	}
 	p.Unpark(w)
 	return false
+}
+
+// register makes w wait here, whatever it waited for before.
+func (p *Partition) register(w *Waiter, u until) {
+	p.waitMu.Lock()
+	defer p.waitMu.Unlock()
+	if i := p.placeOf(w); i >= 0 {
+		p.waiters[i].until = u
+	} else {
+		p.waiters = append(p.waiters, place{w, u})
+	}
+	p.parked.Store(int32(len(p.waiters)))
 }
 
 // Unpark forgets w. It may be called at any time, also when w is not parked here.
@@ -56,28 +99,38 @@ func (p *Partition) placeOf(w *Waiter) int {
 }
 
 // wake fills C of everyone parked here. It does not block.
-func (p *Partition) wake() { p.wakeReaders(true) }
+func (p *Partition) wake() { p.tell(leadChanged) }
 
-// wakeReaders is wake; unless the last stable offset moved, readers of committed stay.
+// wakeReaders fills C of those who wait for records; unless the last stable offset moved, readers of committed stay.
 func (p *Partition) wakeReaders(stable bool) {
+	if stable {
+		p.tell(stableMoved)
+	} else {
+		p.tell(recordsCame)
+	}
+}
+
+// wakeLeaderless fills C of those who wait for a leader.
+func (p *Partition) wakeLeaderless() { p.tell(leadHeard) }
+
+// tell fills C of all whom n concerns, and forgets them.
+func (p *Partition) tell(n news) {
 	if p.parked.Load() == 0 {
 		return
 	}
 	var stay []place
 	p.waitMu.Lock()
 	waiters := p.waiters
-	if p.waiters = nil; !stable {
-		for _, x := range waiters {
-			if x.committed {
-				stay = append(stay, x)
-			}
+	for _, x := range waiters {
+		if !n.concern(x.until) {
+			stay = append(stay, x)
 		}
-		p.waiters = stay
 	}
+	p.waiters = stay
 	p.parked.Store(int32(len(stay)))
 	p.waitMu.Unlock()
 	for _, x := range waiters {
-		if x.committed && !stable {
+		if !n.concern(x.until) {
 			continue
 		}
 		select {

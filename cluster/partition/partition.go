@@ -154,16 +154,14 @@ func (p *Partition) EndOffset() int64 { return p.log.EndOffset() }
 func (p *Partition) Size() int64 { return p.log.Size() }
 
 // Leader is what this replica knows of the leadership: the node (meta.NoLeader if unknown) and its epoch (-1 if unknown).
-// ready says that it is this node and that it serves. A candidate's epoch is never returned.
+// ready says that it is this node and that it serves; it may have been elected and not serve yet. A candidate's epoch is
+// never returned.
 func (p *Partition) Leader() (node rpc.NodeID, epoch int32, ready bool) {
 	if l := p.lead.Load(); l != nil {
 		return p.node, l.epoch, true
 	}
-	st := p.group.Status()
-	if st.Leader == "" || st.Role == replica.Candidate || st.Leader.Node() == p.node {
-		return meta.NoLeader, -1, false
-	}
-	return st.Leader.Node(), int32(st.Term), false
+	node, epoch = ledBy(p.group.Status())
+	return node, epoch, false
 }
 
 // Status is the condition of the Raft replica.
@@ -199,7 +197,7 @@ func (p *Partition) onStatus(st replica.Status) {
 		if p.kept != nil {
 			p.led(p)
 		}
-	} else if p.lead.Load() == nil {
+	} else if p.wakeLeaderless(); p.lead.Load() == nil {
 		p.unled(p)
 	}
 }

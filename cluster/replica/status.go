@@ -110,7 +110,9 @@ func (c *core) status() Status {
 		s.Role = Leader
 	}
 	_, leader := r.LeaderWithID()
-	s.Leader = rpc.ServerID(leader)
+	if s.Leader = rpc.ServerID(leader); r.CurrentTerm() != s.Term {
+		s.Leader = "" // of another term: nobody may take it for this one's
+	}
 	if term, ready := c.leading(); term != 0 && s.Role == Leader {
 		s.Term, s.Ready, s.Leader = term, ready, c.self
 	}

@@ -1,0 +1,98 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"gopherlog/cluster/rpc"
+)
+
+// diary is what a reader's client writes down of its questions about offsets and epochs.
+type diary struct {
+	mu      sync.Mutex
+	asked   int
+	refused []string // the client asks again after a second
+}
+
+func (d *diary) Level() kgo.LogLevel { return kgo.LogLevelDebug }
+
+func (d *diary) Log(_ kgo.LogLevel, msg string, kv ...any) {
+	if !strings.HasPrefix(msg, "handled epoch") && !strings.HasPrefix(msg, "handled list") {
+		return
+	}
+	line := msg
+	for i := 0; i+1 < len(kv); i += 2 {
+		line += fmt.Sprintf(" %v=%v", kv[i], kv[i+1])
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	if !strings.HasSuffix(line, "reloading=map[]") {
+		d.refused = append(d.refused, line)
+	}
+}
+
+// A reader that finds a new leader asks it about its epoch first. Leaderships are taken away and handed back here, without a node that is down:
+// whoever is asked is, or becomes, the leader, and refuses nobody, unless leadership moved on again in that moment.
+func TestReadersAreNotRefusedWhileLeadershipsMove(t *testing.T) {
+	c := newTrio(t, func(c *trio) { c.balanceEvery, c.balanceAfter = 20*time.Millisecond, 100*time.Millisecond })
+	c.createTopic("t", 3)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	var d diary
+	from := map[int32]kgo.Offset{}
+	for p := range int32(3) {
+		from[p] = kgo.NewOffset().AtStart()
+	}
+	producer := franz(t, c.addrs(), quick(nil)...)
+	reader := franz(t, c.addrs(), append(quick(nil), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": from}),
+		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.WithLogger(&d))...)
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			for p := range int32(3) {
+				producer.Produce(ctx, &kgo.Record{Topic: "t", Partition: p, Value: []byte("x")}, nil)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			reader.PollFetches(ctx)
+		}
+	})
+	moves := 20
+	if testing.Short() {
+		moves = 6
+	}
+	for i := range moves {
+		time.Sleep(250 * time.Millisecond) // it is handed back meanwhile
+		info, number := c.nodes[0].ctl.Image().Topic("t"), int32(i%3)
+		n := c.nodes[info.Partitions[number].Leader-1]
+		others := slices.DeleteFunc(slices.Clone(info.Partitions[number].Servers), func(s rpc.ServerID) bool { return s.Node() == n.id })
+		if err := n.rpc.TimeoutNow(rpc.GroupID{Topic: info.ID, Partition: number}, others[i%2]); err != nil {
+			t.Logf("move %d: %v", i, err)
+		}
+	}
+	cancel()
+	wg.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t.Logf("%d moves, the reader asked %d times", moves, d.asked); d.asked < moves/2 {
+		t.Error("the reader did not follow")
+	}
+	for _, line := range d.refused {
+		t.Logf("refused: %s", line)
+	}
+	if len(d.refused) > moves/10 { // a quarter of the questions, were they not held
+		t.Errorf("the reader was refused %d times", len(d.refused))
+	}
+}
