@@ -116,8 +116,8 @@ func TestAGroupWhoseRecordIsTooLargeSaysSoAndStartsAnewFromTheLog(t *testing.T) 
 	if s := wait(t, r.sync("g", j, map[string][]byte{j.MemberID: []byte("huge")})); s.Code != UnknownServerError {
 		t.Fatalf("sync: %s", s.Code)
 	}
-	if s := wait(t, r.sync("g", old, nil)); s.Code != group.OK || string(s.Assignment) != "all" {
-		t.Fatalf("the generation that is in the log: %v", s)
+	if code := r.beat("g", j.MemberID, "", j.Generation); code != group.OK {
+		t.Fatalf("the generation that is in the log: %s", code)
 	}
 	again := wait(t, r.join("g", old.MemberID))
 	if s := wait(t, r.sync("g", again, map[string][]byte{again.MemberID: []byte("small")})); string(s.Assignment) != "small" {
@@ -139,6 +139,25 @@ func TestAnAnswerThatEndsAClientNeedsACertainLeader(t *testing.T) {
 	}
 	r.part.change(func(p *fakeShard) { p.deposed = false })
 	if code := r.beat("g", "stranger", "i", 1); code != group.FencedInstanceID {
+		t.Fatalf("%s", code)
+	}
+}
+
+func TestAnAnswerThatTakesAMembersPartitionsNeedsACertainLeader(t *testing.T) {
+	r := newRig(t)
+	j := r.member("g")
+	r.part.change(func(p *fakeShard) { p.deposed = true }) // its successor may have begun the next generation
+	if code := r.beat("g", j.MemberID, "", j.Generation+1); code != group.NotCoordinator {
+		t.Fatalf("heartbeat in a generation that is not known: %s", code)
+	}
+	if s := wait(t, r.sync("g", group.Joined{MemberID: j.MemberID, Generation: j.Generation + 1}, nil)); s.Code != group.NotCoordinator {
+		t.Fatalf("sync in a generation that is not known: %s", s.Code)
+	}
+	if code := wait(t, r.commit("g", "stranger", j.Generation, at(1, 5))); code != group.NotCoordinator {
+		t.Fatalf("commit of a member that is not known: %s", code)
+	}
+	r.part.change(func(p *fakeShard) { p.deposed = false })
+	if code := r.beat("g", j.MemberID, "", j.Generation+1); code != group.IllegalGeneration {
 		t.Fatalf("%s", code)
 	}
 }

@@ -38,7 +38,7 @@ type live struct {
 	// spoiled: a record could not be appended, and the machine does not know how to go on. It answers NOT_COORDINATOR until all its appends
 	// have an outcome; then another one is made of what the log says.
 	spoiled bool
-	// tooLarge: that record never can be. Who waits for the assignment is told UNKNOWN_SERVER_ERROR, as by Kafka: to join anew would not help.
+	// tooLarge: that record never can be. Who waits for it is told UNKNOWN_SERVER_ERROR, as by Kafka: to join anew would not help.
 	tooLarge bool
 	counted  counted // in the metrics
 }
@@ -139,16 +139,19 @@ func (t *groupTerm) do(l *live, effects []group.Effect) {
 		case group.Append:
 			t.appendRecord(l, e.Record)
 		case group.Joined:
-			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
+			if l.tooLarge && e.Code == group.NotCoordinator {
+				e.Code = UnknownServerError
+			}
+			t.answer(e.Request, e, grave(e.Code))
 		case group.Synced:
 			if l.tooLarge && e.Code == group.NotCoordinator {
 				e.Code = UnknownServerError
 			}
-			t.answer(e.Request, e, e.Code == group.FencedInstanceID)
+			t.answer(e.Request, e, grave(e.Code))
 		case group.Left:
 			t.answer(e.Request, e, fences(e.Codes))
 		case group.Answer:
-			t.answer(e.Request, e, e.Code == group.FencedInstanceID || e.Code == group.GroupIDNotFound)
+			t.answer(e.Request, e, grave(e.Code))
 		case group.SetTimer:
 			t.after(timerKey{l.id, uint8(e.Kind), e.Member}, e.After)
 		case group.ClearTimer:
@@ -156,6 +159,11 @@ func (t *groupTerm) do(l *live, effects []group.Effect) {
 		case group.Forget: // settle sees that it is blank
 		}
 	}
+}
+
+// grave says whether a client ends for good on a code, or a member gives up its partitions, and with them what it has not committed.
+func grave(c group.Code) bool {
+	return c == group.FencedInstanceID || c == group.GroupIDNotFound || c == group.UnknownMemberID || c == group.IllegalGeneration
 }
 
 func fences(codes []group.Code) bool {
@@ -167,15 +175,15 @@ func fences(codes []group.Code) bool {
 	return false
 }
 
-// answer lets an answer go. One on which a client ends for good goes only when it is certain that this is the coordinator still: who was
-// deposed does not know whom its successor took in.
-func (t *groupTerm) answer(r group.Request, e group.Effect, fatal bool) {
+// answer lets an answer go. A grave one goes only when it is certain that this is the coordinator still: who was deposed does not know whom
+// its successor took in, nor which generation that began.
+func (t *groupTerm) answer(r group.Request, e group.Effect, grave bool) {
 	answer := t.answers[r]
 	if answer == nil {
 		return
 	}
 	delete(t.answers, r)
-	if !fatal {
+	if !grave {
 		answer(e)
 		return
 	}

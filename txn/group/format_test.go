@@ -24,6 +24,9 @@ func TestWriteRecordsForDumpLog(t *testing.T) {
 	b.Append(record.Record{Key: offset.Encode(), Value: Offset{13, 5, "there", clock.UnixMilli(), -1, [16]byte{7: 1}}.Encode()})
 	b.Append(record.Record{Key: offset.Encode()})
 	b.Append(record.Record{Key: group.Encode(), Value: (&Record{ProtocolType: "consumer", Generation: 8, Since: 5}).Encode()})
+	begun := consumerSample()
+	begun.Unassigned = true
+	b.Append(record.Record{Key: group.Encode(), Value: begun.Encode()})
 	b.Append(record.Record{Key: group.Encode()})
 	batch := b.Finish()
 	batch.SetLeaderEpoch(1)

@@ -97,6 +97,7 @@ func (m *Member) offers(protocol string) bool {
 type State struct {
 	Status       Status
 	Generation   int32
+	Assigned     int32 // no generation behind this one has an assignment, not even one on its way into the log
 	ProtocolType string
 	Protocol     string
 	Leader       string    // a member id
@@ -125,6 +126,9 @@ type Step struct {
 func (s State) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d", s.Status, s.Generation)
+	if s.Assigned != s.Generation {
+		fmt.Fprintf(&b, " (assigned %d)", s.Assigned)
+	}
 	if s.ProtocolType != "" {
 		fmt.Fprintf(&b, " %s/%s", s.ProtocolType, s.Protocol)
 	}

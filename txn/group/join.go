@@ -110,7 +110,7 @@ func (s *step) rejoin(e Join, m *Member) {
 	same := slices.EqualFunc(m.Protocols, e.Protocols, func(a, b Protocol) bool { return a.Name == b.Name && string(a.Metadata) == string(b.Metadata) })
 	if same && (s.Status == CompletingRebalance || s.Status == Stable && m.ID != s.Leader) {
 		s.hear(m)
-		s.emit(s.joined(e.Request, m))
+		s.tell(s.joined(e.Request, m))
 		return
 	}
 	s.supersede(m)

@@ -6,19 +6,25 @@ import (
 )
 
 // Boot is the machine of a coordinator that leads the shard, from the newest record of the group (nil: none). Members that the record
-// names have a whole session to be heard of.
+// names have a whole session to be heard of. Where it is the record of a generation without assignment, its leader assigns now: whoever
+// was told of the generation asks for its assignment, and whoever was not asks to join and is told.
 func (c Config) Boot(newest *Record, now time.Time) (State, []Effect) {
 	s := &step{Config: c, now: now}
 	if newest == nil {
 		s.Since = now.UnixMilli()
 		return s.State, nil
 	}
-	s.State = State{Generation: newest.Generation, ProtocolType: newest.ProtocolType, Protocol: newest.Protocol, Leader: newest.Leader,
+	s.State = State{Generation: newest.Generation, Assigned: newest.Generation, ProtocolType: newest.ProtocolType, Protocol: newest.Protocol, Leader: newest.Leader,
 		Since: newest.Since, Known: true}
 	for _, m := range newest.Members {
 		s.Status = Stable
 		s.Members = append(s.Members, m.member(newest.Protocol))
 		s.hear(s.Members[len(s.Members)-1])
+	}
+	if newest.Unassigned && len(s.Members) > 0 {
+		s.Status, s.Assigned = CompletingRebalance, s.Generation-1
+		s.each(func(m *Member) { m.Synced = m.Instance != "" })
+		s.emit(SetTimer{Kind: TimerSync, After: s.longest()})
 	}
 	if len(s.Members) > 0 && s.Member(s.Leader) == nil {
 		s.Leader = s.Members[0].ID
@@ -98,9 +104,41 @@ func (s *step) hear(m *Member) { s.emit(SetTimer{TimerSession, m.ID, m.Session})
 // append takes a record of the state as it is; the answers wait for it.
 func (s *step) append(assignments map[string][]byte, answers ...Effect) {
 	r := s.record(assignments)
-	s.Known = true
+	s.Known, s.Assigned = true, s.Generation
 	s.Pending = append(slices.Clip(s.Pending), Step{Record: r, Assigns: assignments != nil, Answers: answers})
 	s.emit(Append{r})
+}
+
+// begin takes the record of a generation whose assignment is missing; the answers tell of it.
+func (s *step) begin(answers []Effect) {
+	r := s.record(nil)
+	r.Unassigned, s.Known = true, true
+	s.Pending = append(slices.Clip(s.Pending), Step{Record: r, Answers: answers})
+	s.emit(Append{r})
+}
+
+// beginning is the step whose record begins this generation, -1 when it is durable.
+func (s *step) beginning() int {
+	return slices.IndexFunc(s.Pending, func(p Step) bool {
+		return p.Record != nil && p.Record.Unassigned && p.Record.Generation == s.Generation
+	})
+}
+
+// tell answers who joined, no sooner than the generation is durable.
+func (s *step) tell(a Joined) {
+	at := s.beginning()
+	if at < 0 {
+		s.emit(a)
+		return
+	}
+	s.Pending = slices.Clone(s.Pending)
+	s.Pending[at].Answers = append(slices.Clip(s.Pending[at].Answers), a)
+}
+
+// untold says whether a member of this generation waits to be told of it.
+func (s *step) untold(id string) bool {
+	at := s.beginning()
+	return at >= 0 && slices.ContainsFunc(s.Pending[at].Answers, func(a Effect) bool { j, ok := a.(Joined); return ok && j.MemberID == id })
 }
 
 // durable: the oldest record is in the log for ever.

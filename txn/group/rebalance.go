@@ -50,7 +50,8 @@ func (s *step) rebalanceDue() {
 	}
 }
 
-// complete begins the next generation with those who joined. Static members who did not keep their place until their session ends; nobody
+// complete begins the next generation with those who joined, who are told when it is durable: whoever coordinates next knows then what they
+// speak of, so that they need not give up their partitions because a coordinator went away in the midst of a rebalance. Static members who did not keep their place until their session ends; nobody
 // waits for them to ask for their assignment.
 func (s *step) complete() {
 	s.Delaying, s.Grown, s.Patience = false, false, 0
@@ -77,9 +78,10 @@ func (s *step) complete() {
 	}
 	s.Protocol = s.choose()
 	s.become(CompletingRebalance)
+	var answers []Effect
 	for _, m := range s.Members {
 		if m.Joining != 0 {
-			s.emit(s.joined(m.Joining, m))
+			answers = append(answers, s.joined(m.Joining, m))
 			s.hear(m)
 		}
 	}
@@ -87,6 +89,7 @@ func (s *step) complete() {
 		m.New = m.New && m.Joining == 0
 		m.Joining, m.Synced, m.Assignment = 0, m.Joining == 0, nil
 	})
+	s.begin(answers)
 	s.emit(SetTimer{Kind: TimerSync, After: s.longest()})
 }
 
@@ -120,14 +123,19 @@ func (s *step) expire(id string) {
 		return
 	}
 	m := s.Member(id)
-	if m == nil || !m.New && (m.Joining != 0 || m.Syncing != 0) {
+	switch {
+	case m == nil || !m.New && (m.Joining != 0 || m.Syncing != 0):
+		return
+	case s.untold(id):
+		s.hear(m)
 		return
 	}
 	s.drop(m)
 	s.rebalance()
 }
 
-// syncDue: members who never asked for their assignment are gone.
+// syncDue: members who never asked for their assignment are gone. If none are and nobody assigns, as may be with static members whose
+// coordinator changed, they are to join once more.
 func (s *step) syncDue() {
 	if s.Status != CompletingRebalance && s.Status != Stable {
 		return
@@ -138,7 +146,7 @@ func (s *step) syncDue() {
 			s.drop(m)
 		}
 	}
-	if len(s.Members) < before {
+	if len(s.Members) < before || s.Status == CompletingRebalance && !s.assigning() {
 		s.rebalance()
 	}
 }

@@ -19,7 +19,7 @@ import (
 //	               | members: array of { id string | instance nullable string | client id, client host: strings
 //	                 | rebalance timeout, session timeout in ms: i32 | subscription, assignment: byte strings }
 //
-// Values are written in version 3, as Kafka does, and read in versions 0 to 4. A value that is absent is a tombstone.
+// Values are written in version 3, as Kafka does, or in 4 where a tagged field says more, and read in versions 0 to 4. A value that is absent is a tombstone.
 
 const (
 	offsetKeyVersion = 1
@@ -150,6 +150,8 @@ type Record struct {
 	Leader       string // empty: none
 	Since        int64  // -1: not known
 	Members      []RecordMember
+	// Unassigned: the generation has begun, and its assignment is missing.
+	Unassigned bool
 }
 
 // RecordMember is a member in a Record.
@@ -166,6 +168,9 @@ func (r *Record) String() string {
 		return "tombstone"
 	}
 	s := fmt.Sprintf("generation %d %s/%s", r.Generation, r.ProtocolType, r.Protocol)
+	if r.Unassigned {
+		s += " begins:"
+	}
 	for _, m := range r.Members {
 		s += fmt.Sprintf(" %s:%x", m.ID, m.Assignment)
 	}
@@ -174,7 +179,7 @@ func (r *Record) String() string {
 
 // record is the state as the log keeps it, with these assignments or, if nil, with those that the members have.
 func (s *step) record(assignments map[string][]byte) *Record {
-	r := &Record{s.ProtocolType, s.Generation, s.Protocol, s.Leader, s.now.UnixMilli(), nil}
+	r := &Record{ProtocolType: s.ProtocolType, Generation: s.Generation, Protocol: s.Protocol, Leader: s.Leader, Since: s.now.UnixMilli()}
 	for _, m := range s.Members {
 		assignment := m.Assignment
 		if assignments != nil {
@@ -196,7 +201,11 @@ func (r *Record) Encode() []byte {
 		return nil
 	}
 	var w field.Writer
-	w.Int16(writeVersion)
+	version := int16(writeVersion)
+	if r.Unassigned {
+		version, w.Flexible = flexibleVersion, true
+	}
+	w.Int16(version)
 	w.Text(r.ProtocolType)
 	w.Int32(r.Generation)
 	w.String(nullable(r.Protocol))
@@ -212,9 +221,16 @@ func (r *Record) Encode() []byte {
 		w.Int32(int32(m.Session.Milliseconds()))
 		w.Blob(m.Subscription)
 		w.Blob(m.Assignment)
+		w.Tags()
+	}
+	if r.Unassigned {
+		w.Tags(field.Tag{Number: unassignedTag})
 	}
 	return w.Bytes
 }
+
+// unassignedTag marks the record of a generation whose assignment is missing; it has no value.
+const unassignedTag = 1000
 
 func nullable(s string) *string {
 	if s == "" {
@@ -246,7 +262,10 @@ func DecodeRecord(b []byte) (*Record, error) {
 	for range r.Length(15) {
 		out.Members = append(out.Members, decodeMember(r, v))
 	}
-	r.Tags(nil)
+	r.Tags(func(number uint32, _ *field.Reader) bool {
+		out.Unassigned = out.Unassigned || number == unassignedTag
+		return number == unassignedTag
+	})
 	if err := r.End(); err != nil {
 		return nil, err
 	}

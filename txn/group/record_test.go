@@ -13,7 +13,7 @@ import (
 )
 
 func sample() *Record {
-	return &Record{"consumer", 7, "range", "a", 99, []RecordMember{
+	return &Record{ProtocolType: "consumer", Generation: 7, Protocol: "range", Leader: "a", Since: 99, Members: []RecordMember{
 		{"a", "", "c", "/h", time.Minute, 10 * time.Second, []byte{1}, []byte{2, 3}},
 		{"b", "i", "", "", 0, time.Second, nil, nil},
 	}}
@@ -40,6 +40,13 @@ func TestRecordsAreKafkas(t *testing.T) {
 		if got, want := r.Encode(), v.AppendTo(nil); !bytes.Equal(got, want) {
 			t.Errorf("%v:\ngot  %x\nwant %x", r, got, want)
 		}
+	}
+	begun := sample()
+	begun.Unassigned = true
+	v := theirs(begun, 4)
+	v.UnknownTags.Set(unassignedTag, nil)
+	if got, want := begun.Encode(), v.AppendTo(nil); !bytes.Equal(got, want) {
+		t.Errorf("generation without assignment:\ngot  %x\nwant %x", got, want)
 	}
 	k := kmsg.GroupMetadataKey{Version: 2, Group: "g"}
 	if got, want := (Key{Group: "g"}).Encode(), k.AppendTo(nil); !bytes.Equal(got, want) {
@@ -148,6 +155,9 @@ func TestAMemberThatIsThereTwiceIsDamage(t *testing.T) {
 // FuzzDecode: no input panics, boots into a state that panics, or comes back different.
 func FuzzDecode(f *testing.F) {
 	f.Add(sample().Encode())
+	begun := sample()
+	begun.Unassigned = true
+	f.Add(begun.Encode())
 	f.Add(Offset{12, 5, "m", 77, -1, [16]byte{}}.Encode())
 	f.Add(Offset{12, 5, "m", 77, -1, [16]byte{7}}.Encode())
 	f.Add(Key{"g", "t", 4}.Encode())

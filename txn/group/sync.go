@@ -88,14 +88,21 @@ func (s *step) checkGeneration(id, instance string, generation int32) Code {
 	return code
 }
 
+// before says whether a member speaks of a generation before this one while nobody has an assignment of a later one, given out or on its way
+// into the log: whoever had partitions in the last generation that was assigned has them still, it alone.
+func (s *step) before(id, instance string, generation int32) bool {
+	return s.Assigned <= generation && generation < s.Generation && s.check(id, instance) == OK
+}
+
 // heartbeat is Heartbeat. Members of a generation that is waiting for its assignment are well.
 func (s *step) heartbeat(e Heartbeat) {
 	code := s.checkGeneration(e.MemberID, e.Instance, e.Generation)
-	if code == OK {
+	switch {
+	case code == OK && s.Status == PreparingRebalance, s.before(e.MemberID, e.Instance, e.Generation):
+		code = RebalanceInProgress
 		s.hear(s.Member(e.MemberID))
-		if s.Status == PreparingRebalance {
-			code = RebalanceInProgress
-		}
+	case code == OK:
+		s.hear(s.Member(e.MemberID))
 	}
 	s.answer(e.Request, code)
 }
@@ -147,10 +154,12 @@ func (s *step) depart(l Leaver) Code {
 
 // commit says whether offsets may be committed. Nobody but a member of the generation may while the group has members, or somebody who
 // was left behind would overwrite what its successor has done; from an old client's transaction, which names no member, it is accepted,
-// since the producer's epoch fences it. While an assignment is missing the members' old positions are no more theirs, except that a
-// transaction that was begun before may still be completed.
+// since the producer's epoch fences it. Until the assignment of a generation exists, members may commit what they did in the one before:
+// some are not told of the new one yet, and the coordinator that would have told them may be gone. In the name of the new generation they
+// have nothing to commit then, except that a transaction that was begun before may still be completed.
 func (s *step) commit(e Commit) {
 	named := e.Generation >= 0 || e.MemberID != "" || e.Instance != ""
+	before := named && s.before(e.MemberID, e.Instance, e.Generation)
 	code := OK
 	switch {
 	case e.Generation < 0 && s.Status == Empty:
@@ -159,7 +168,9 @@ func (s *step) commit(e Commit) {
 	case s.Blank():
 		code = GroupIDNotFound
 	case named:
-		code = s.checkGeneration(e.MemberID, e.Instance, e.Generation)
+		if code = s.checkGeneration(e.MemberID, e.Instance, e.Generation); before {
+			code = OK
+		}
 	case !e.Transactional:
 		code = UnknownMemberID
 	}
@@ -168,7 +179,7 @@ func (s *step) commit(e Commit) {
 			s.hear(m)
 		}
 	}
-	if code == OK && !e.Transactional && s.Status == CompletingRebalance {
+	if code == OK && !before && !e.Transactional && s.Status == CompletingRebalance {
 		code = RebalanceInProgress
 	}
 	s.answer(e.Request, code)

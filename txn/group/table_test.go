@@ -17,7 +17,7 @@ func TestEveryStateAnswersEveryEvent(t *testing.T) {
 		fmt.Fprintf(&b, "%s: %s\n", s.name, s.state)
 		for _, e := range tableEvents() {
 			r := newRig(t)
-			r.state = s.state
+			r.state, r.slow = s.state, true
 			effects := r.do(e.event)
 			line := effects
 			if r.state.String() != s.state.String() {
@@ -64,6 +64,10 @@ func tableStates(t *testing.T) []tableState {
 	delaying.do(enter(9, "a"))
 	preparing := two(t, "a", "b@i")
 	preparing.do(join(9, "a"))
+	beginning := two(t, "a", "b@i")
+	beginning.slow = true
+	beginning.do(join(8, "a"))
+	beginning.do(join(9, "b@i"))
 	completing := two(t, "a", "b@i")
 	completing.do(join(8, "a"))
 	completing.do(join(9, "b@i"))
@@ -78,6 +82,7 @@ func tableStates(t *testing.T) []tableState {
 		{"promised", promised.state},
 		{"delaying", delaying.state},
 		{"preparing", preparing.state},
+		{"beginning", beginning.state},
 		{"completing", completing.state},
 		{"assigning", syncing.state},
 		{"stable", two(t, "a", "b@i").state},

@@ -154,7 +154,7 @@ func (c coordinator) asked(l local, a ask) (explore.Local, []explore.Effect) {
 	case joinNew, joinAgain:
 		e := group.Join{Request: n, MemberID: a.ID, ClientID: "c", Session: session, Rebalance: time.Minute, ProtocolType: "consumer", RequireID: true,
 			NewID: fmt.Sprintf("m%d.%d@%d", a.Member, a.Try, l.term), Protocols: []group.Protocol{{Name: "p"}}}
-		if waits(l.Member(a.ID), n) || a.ID == "" && l.Member(e.NewID) != nil {
+		if l.waits(a.ID, n) || a.ID == "" && l.Member(e.NewID) != nil {
 			return l, nil // the same as being asked a moment later, or not at all: ids are never given twice
 		}
 		return c.step(l, e)
@@ -164,7 +164,7 @@ func (c coordinator) asked(l local, a ask) (explore.Local, []explore.Effect) {
 			id, part, _ := strings.Cut(one, ":")
 			e.Assignments[id] = append(e.Assignments[id], part...)
 		}
-		if waits(l.Member(a.ID), n) {
+		if l.waits(a.ID, n) {
 			return l, nil
 		}
 		return c.step(l, e)
@@ -179,8 +179,18 @@ func (c coordinator) asked(l local, a ask) (explore.Local, []explore.Effect) {
 }
 
 // waits says whether the member waits for the answer of that very request.
-func waits(m *group.Member, n group.Request) bool {
-	return m != nil && (m.Joining == n || m.Syncing == n)
+func (l local) waits(id string, n group.Request) bool {
+	if m := l.Member(id); m != nil && (m.Joining == n || m.Syncing == n) {
+		return true
+	}
+	for _, p := range l.Pending {
+		for _, a := range p.Answers {
+			if j, ok := a.(group.Joined); ok && j.Request == n {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // committed is OffsetCommit: the machine judges, and the offsets are answered when they are durable.
@@ -216,6 +226,10 @@ func (c coordinator) step(l local, e group.Event) (explore.Local, []explore.Effe
 		return l, nil
 	}
 	state, fx := c.Config.Handle(l.State, e, time.Time{})
+	for c.Plant == EarlyGeneration && len(state.Pending) > 0 && state.Pending[0].Record.Unassigned {
+		early, more := c.Config.Handle(state, group.Durable{}, time.Time{})
+		state, fx = early, append(fx, more...)
+	}
 	for c.Plant == EarlyAssignment && len(state.Pending) > 0 && state.Pending[0].Assigns {
 		early, more := c.Config.Handle(state, group.Durable{}, time.Time{})
 		state, fx = early, append(fx, more...)
@@ -257,9 +271,9 @@ func (c coordinator) perform(l local, fx []group.Effect) (local, []explore.Effec
 	return l, out
 }
 
-// fatal answers end a client for good, so only a certain coordinator gives them.
+// fatal answers end a client for good, or take what it has from a member, so only a certain coordinator gives them.
 func fatal(code group.Code) bool {
-	return code == group.FencedInstanceID || code == group.GroupIDNotFound
+	return code == group.FencedInstanceID || code == group.GroupIDNotFound || code == group.UnknownMemberID || code == group.IllegalGeneration
 }
 
 func reply(a answer, confirm bool) []explore.Effect {

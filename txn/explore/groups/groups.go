@@ -36,6 +36,7 @@ const (
 	NoBarrier        Plant = "a coordinator serves before it has applied what is committed"
 	EarlyAnswer      Plant = "commits are acknowledged before they are durable"
 	EarlyAssignment  Plant = "assignments are given out before they are durable"
+	EarlyGeneration  Plant = "generations are told of before they are durable"
 	UncertainFetch   Plant = "positions are shown by who may have been deposed"
 	ForgottenTimers  Plant = "timers are not kept after an election"
 	ForgottenCount   Plant = "generations are counted anew after an election"
@@ -44,7 +45,7 @@ const (
 
 // Plants lists every planted fault.
 func Plants() []Plant {
-	return []Plant{ForgetGeneration, NoBarrier, EarlyAnswer, EarlyAssignment, UncertainFetch, ForgottenTimers, ForgottenCount, MixedAssignment}
+	return []Plant{ForgetGeneration, NoBarrier, EarlyAnswer, EarlyAssignment, EarlyGeneration, UncertainFetch, ForgottenTimers, ForgottenCount, MixedAssignment}
 }
 
 // maxPartitions and maxGenerations bound every world.

@@ -65,6 +65,7 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 		{NoBarrier, one, explore.Limits{Crashes: 1}, "committed before it"},
 		{EarlyAnswer, one, explore.Limits{Crashes: 1}, "lost"},
 		{EarlyAssignment, one, explore.Limits{Crashes: 1}, "not durable"},
+		{EarlyGeneration, one, explore.Limits{Crashes: 1}, "would not know"},
 		{UncertainFetch, one, explore.Limits{Crashes: 1, Depositions: true}, "committed before it"},
 		{ForgottenTimers, two, explore.Limits{Crashes: 1}, "stuck"},
 		{ForgottenCount, two, explore.Limits{Crashes: 1}, "came after"},

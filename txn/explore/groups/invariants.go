@@ -12,7 +12,8 @@ type invariants struct{ Setting }
 // logDigest sums up the coordinator's log.
 type logDigest struct {
 	begun   [maxGenerations + 2]bool    // whether a record of the generation is durable
-	before  [maxGenerations + 2]offsets // what was committed before the first one
+	made    [maxGenerations + 2]bool    // whether its assignment is
+	before  [maxGenerations + 2]offsets // what was committed before that
 	commits map[entry]bool
 	fault   string
 }
@@ -21,12 +22,12 @@ func digest(id explore.ID, log, _ []explore.Record, _ explore.Local) any {
 	if id != coordinatorID {
 		return nil
 	}
-	d, table, newest := &logDigest{commits: map[entry]bool{}}, nowhere, int32(0)
+	d, table, newest, assigned := &logDigest{commits: map[entry]bool{}}, nowhere, int32(0), int32(0)
 	for _, r := range log {
 		e := r.(entry)
 		if e.Group == nil {
-			if e.Generation < newest {
-				d.fault = fmt.Sprintf("a commit of generation %d landed in generation %d", e.Generation, newest)
+			if e.Generation < assigned {
+				d.fault = fmt.Sprintf("a commit of generation %d landed in generation %d", e.Generation, assigned)
 			}
 			table = table.with(e.Offsets)
 			d.commits[e] = true
@@ -36,8 +37,12 @@ func digest(id explore.ID, log, _ []explore.Record, _ explore.Local) any {
 		if g < newest {
 			d.fault = fmt.Sprintf("generation %d came after generation %d", g, newest)
 		}
-		if newest = g; !d.begun[g] {
-			d.begun[g], d.before[g] = true, table
+		newest, d.begun[g] = g, true
+		if e.Group.Unassigned {
+			continue
+		}
+		if assigned = g; !d.made[g] {
+			d.made[g], d.before[g] = true, table
 		}
 	}
 	return d
@@ -47,8 +52,8 @@ func (in invariants) member(v explore.View, i int) memberLocal {
 	return v.Local(memberID(i)).(memberLocal)
 }
 
-// always: no two members have a partition in one generation, nobody starts before what was committed in generations before, no commit of an
-// older generation lands, and what was acknowledged is durable.
+// always: no two members have a partition in one generation, nobody starts before what was committed in generations before, no commit of a
+// generation lands when a later one is assigned, nobody is told of a generation that is not durable, and what was acknowledged is.
 func (in invariants) always(v explore.View) error {
 	d := v.Digest(coordinatorID).(*logDigest)
 	if d.fault != "" {
@@ -57,6 +62,9 @@ func (in invariants) always(v explore.View) error {
 	owner := map[string]int{}
 	for i := range in.Members {
 		l := in.member(v, i)
+		if l.Generation > 0 && !d.begun[l.Generation] {
+			return fmt.Errorf("m%d was told of generation %d, which the next coordinator would not know", i, l.Generation)
+		}
 		for _, c := range l.Claims {
 			if err := in.claim(d, i, c, owner); err != nil {
 				return err
@@ -72,7 +80,7 @@ func (in invariants) always(v explore.View) error {
 }
 
 func (in invariants) claim(d *logDigest, i int, c claim, owner map[string]int) error {
-	if !d.begun[c.Generation] {
+	if !d.made[c.Generation] {
 		return fmt.Errorf("m%d has its assignment of generation %d, which is not durable", i, c.Generation)
 	}
 	for _, p := range c.Parts {
