@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -44,9 +46,13 @@ func transactionSize(r *result.Run) *Chart {
 	setLog(&p.X, lo, top)
 	p.X.Min, p.X.Max = lo*0.8, top*1.25
 	setLog(&p.Y, low, 1)
-	p.Y.Max = 4 // room for the legend
+	p.Y.Max = 1.25
 	p.Add(grid{}, halfLine{})
-	seen, ticks := map[color.RGBA]int{}, 0
+	legend := plot.NewLegend()
+	legend.TextStyle, legend.Top, legend.Left = p.Legend.TextStyle, true, true
+	legend.Padding = vg.Points(2)
+	seen := map[color.RGBA]int{}
+	var halves halfTicks
 	for _, l := range lines {
 		s := look(l.guarantee)
 		s.Dashes = variantDashes[min(seen[s.Color], len(variantDashes)-1)]
@@ -70,23 +76,19 @@ func transactionSize(r *result.Run) *Chart {
 				p.Add(lineOf(l.curve(last, top), s, 0.8, true))
 			}
 			if h := l.fit.Half.Center; h >= lo && h <= top {
-				ticks++
-				p.Add(halfTick{h, s.Color, ticks%2 == 0})
+				halves = append(halves, halfTick{h, s.Color})
 			}
 		} else {
 			p.Add(lineOf(dots, s, 1.2, true))
 		}
 		p.Add(bars, dotsOf(dots, s, false))
-		p.Legend.Add(l.name(), lineOf(dots, s, 1.7, true), dotsOf(dots, s, false))
+		legend.Add(l.name(), lineOf(dots, s, 1.7, true), dotsOf(dots, s, false))
 	}
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.Padding = vg.Points(2)
-	p.Legend.YOffs = -vg.Points(4)
-	height := plotHeight + 30 + vg.Length(10*len(lines))
+	p.Add(halves)
 	return newChart("transaction-size", "Throughput against the size of a transaction",
 		fmt.Sprintf("Records of committed transactions a second, 1 = %s by the same producers. %s", look(lines[0].base).Label, shape(r)),
-		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The tick on the dotted line stands at n50, the size at which half of the rate without transactions is reached; where the curve is thin, nothing was measured and it is drawn on by the formula. Both axes are logarithmic. One point holds for its size only; the curve is the price.",
-		single(p, fullWidth, height), data)
+		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The ticks on the dotted line stand at n50, the size at which half of the rate without transactions is reached; where the curve is thin, nothing was measured and it is drawn on by the formula. Both axes are logarithmic. One point holds for its size only; the curve is the price.",
+		under(legend, len(lines), halfBand, single(p, fullWidth, plotHeight+30)), data)
 }
 
 func (l *sizeLine) curve(from, to float64) (xy plotter.XYs) {
@@ -128,16 +130,75 @@ func (halfLine) Plot(c draw.Canvas, p *plot.Plot) {
 type halfTick struct {
 	x     float64
 	color color.RGBA
-	above bool // where the words stand: neighbours' ticks may be close
 }
 
-func (h halfTick) Plot(c draw.Canvas, p *plot.Plot) {
+// halfTicks are those of a chart. Their words stand in one row above it, where no curve is, as near to their ticks as they have room.
+type halfTicks []halfTick
+
+const (
+	halfTickLong = 7  // to either side of the line
+	halfGap      = 6  // between words
+	halfBand     = 22 // above the chart, for the words and the lines to them
+)
+
+func (hs halfTicks) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
-	x, y := tx(h.x), ty(0.5)
-	c.StrokeLine2(draw.LineStyle{Color: h.color, Width: vg.Points(2.2)}, x, y-7, x, y+7)
-	at := y - 13
-	if h.above {
-		at = y + 13
+	hs = slices.SortedStableFunc(slices.Values(hs), func(a, b halfTick) int { return cmp.Compare(a.x, b.x) })
+	var at, wide []vg.Length
+	for _, h := range hs {
+		at, wide = append(at, tx(h.x)), append(wide, words(9, h.color, draw.XCenter).Width(h.word()))
 	}
-	c.FillText(words(9, h.color, draw.XCenter), vg.Point{X: x, Y: at}, "n50 "+sig(h.x))
+	y, foot := ty(0.5), c.Max.Y+halfBand-12
+	for i, x := range spread(at, wide, c.Min.X, c.Max.X) {
+		h := hs[i]
+		c.StrokeLine2(draw.LineStyle{Color: h.color, Width: vg.Points(2.2)}, at[i], y-halfTickLong, at[i], y+halfTickLong)
+		c.StrokeLines(draw.LineStyle{Color: h.color, Width: vg.Points(0.5)}, []vg.Point{{X: at[i], Y: y}, {X: at[i], Y: c.Max.Y}, {X: x, Y: foot}})
+		c.FillText(words(9, h.color, draw.XCenter), vg.Point{X: x, Y: foot + 6}, h.word())
+	}
 }
+
+func (h halfTick) word() string { return "n50 " + sig(h.x) }
+
+// spread moves the middles of words, which belong to ascending places, apart until none touch, between two borders and by the least sum of
+// squares: words that crowd stand around the mean of their places.
+func spread(at, wide []vg.Length, low, high vg.Length) []vg.Length {
+	type crowd struct {
+		sum vg.Length
+		n   int
+	}
+	mean := func(c crowd) vg.Length { return c.sum / vg.Length(c.n) }
+	shift := make([]vg.Length, len(at)) // of each one from the first, where they stand as close as they may
+	var crowds []crowd
+	for i := range at {
+		if i > 0 {
+			shift[i] = shift[i-1] + wide[i-1]/2 + halfGap + wide[i]/2
+		}
+		last := crowd{at[i] - shift[i], 1}
+		for len(crowds) > 0 && mean(crowds[len(crowds)-1]) > mean(last) {
+			before := crowds[len(crowds)-1]
+			crowds, last = crowds[:len(crowds)-1], crowd{before.sum + last.sum, before.n + last.n}
+		}
+		crowds = append(crowds, last)
+	}
+	var out []vg.Length
+	for _, c := range crowds {
+		for range c.n {
+			i := len(out)
+			end := len(at) - 1
+			x := max(min(mean(c), high-wide[end]/2-shift[end]), low+wide[0]/2)
+			out = append(out, x+shift[i])
+		}
+	}
+	return out
+}
+
+// under puts a legend of so many lines over a picture, where it covers nothing, and leaves a band between them.
+func under(legend plot.Legend, lines int, band vg.Length, pic picture) picture {
+	high := vg.Length(lines)*(legend.TextStyle.Height("Mg")+legend.Padding) + band
+	return picture{w: pic.w, h: pic.h + high, draw: func(c draw.Canvas) {
+		legend.Draw(draw.Crop(c, legendIndent, 0, pic.h, -4))
+		pic.draw(draw.Crop(c, 0, 0, 0, -high))
+	}}
+}
+
+const legendIndent = 40 // about where the axis begins

@@ -6,9 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gonum.org/v1/plot/vg"
 
 	"gopherlog/bench/check"
 	"gopherlog/bench/fault"
@@ -357,5 +360,29 @@ func TestAViolationShowsWhatWasSeen(t *testing.T) {
 	e := check.Example{Topic: "in", Partition: 2, Offset: 7, Producer: 1, Sequence: 9, What: "was never sent"}
 	if got := e.String(); got != "in/2 offset 7, producer 1 session 0 sequence 9: was never sent" {
 		t.Error(got)
+	}
+}
+
+func TestWordsOfTheChartOfSizesNeverTouch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		n := 1 + rng.IntN(7)
+		at, wide := make([]vg.Length, n), make([]vg.Length, n)
+		for i := range at {
+			at[i], wide[i] = vg.Length(rng.Float64()*500), vg.Length(30+rng.Float64()*30)
+		}
+		slices.Sort(at)
+		x := spread(at, wide, 0, 500)
+		for i := range x {
+			if x[i]-wide[i]/2 < -1e-6 || x[i]+wide[i]/2 > 500+1e-6 || i > 0 && x[i]-wide[i]/2-(x[i-1]+wide[i-1]/2) < halfGap-1e-6 {
+				t.Fatalf("places %v, widths %v: words at %v", at, wide, x)
+			}
+		}
+	}
+	if x := spread([]vg.Length{100, 300}, []vg.Length{40, 40}, 0, 500); x[0] != 100 || x[1] != 300 {
+		t.Errorf("words that have room were moved: %v", x)
+	}
+	if x := spread([]vg.Length{100, 100}, []vg.Length{40, 40}, 0, 500); x[0]+x[1] != 200 {
+		t.Errorf("words of one place do not stand around it: %v", x)
 	}
 }
