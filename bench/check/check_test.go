@@ -20,7 +20,7 @@ func TestEveryPlantedFaultIsCaughtByItsRuleAlone(t *testing.T) {
 			w := perfect()
 			f.bend(t, w)
 			v := w.judge(t, strict())
-			if v.Status != Violated {
+			if want := map[bool]Status{true: Pass, false: Violated}[f.counts["A12"] > 0]; v.Status != want { // who is late has broken nothing
 				t.Errorf("status %s, %q", v.Status, v.Reasons)
 			}
 			for _, r := range v.Rules {
@@ -127,7 +127,7 @@ func TestEachGuaranteeIsJudgedByItsOwnTable(t *testing.T) {
 		remove(t, &w.reads, 100)
 	}
 	twice := faults[3].bend
-	swapped := faults[len(faults)-2].bend
+	swapped := faults[slices.IndexFunc(faults, func(f planted) bool { return f.name == "two messages swapped" })].bend
 	for _, c := range []struct {
 		guarantee scenario.Guarantee
 		bend      func(*testing.T, *world)
@@ -221,7 +221,7 @@ func TestAZeroStandsWithItsDenominatorAndBound(t *testing.T) {
 			}
 			continue
 		}
-		if r.Denominator == 0 || r.Upper95 <= 0 || r.Upper95 > 0.2 || r.Of == "" || r.Name == "" {
+		if r.Denominator == 0 || r.Upper95 <= 0 || r.Upper95 > 0.2 && r.ID != "A12" || r.Of == "" || r.Name == "" {
 			t.Errorf("%+v", r)
 		}
 	}

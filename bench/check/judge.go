@@ -31,6 +31,7 @@ func Judge(dir string, o Options) (Verdict, error) {
 		func(l *ledger, found map[string]*finding) error { return judgeTransactions(l, found, o) },
 		func(l *ledger, found map[string]*finding) error { return judgePipelines(l, found, o) },
 		func(l *ledger, found map[string]*finding) error { judgeVotes(found, o.Votes); return nil },
+		func(l *ledger, found map[string]*finding) error { judgeReplicas(found, o.Replicas); return nil },
 	} {
 		if err := pass(l, found); err != nil {
 			return Verdict{}, err

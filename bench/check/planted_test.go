@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"gopherlog/bench/history"
+	"gopherlog/bench/replicas"
 	"gopherlog/bench/scenario"
 )
 
 // world is a run as it should have been: three partitions, two producers, and what each witness tells. Tests bend it.
 type world struct {
 	sends, acks, reads, drain, ends []history.Record
+	held                            *replicas.Report
 }
 
 const (
@@ -23,7 +25,7 @@ const (
 
 // perfect is a run without any anomaly: everything sent was acknowledged at the offset at which it is read, twice.
 func perfect() *world {
-	w := &world{}
+	w := &world{held: agreeing()}
 	at := time.Duration(0)
 	for seq := range uint64(perLane) {
 		for p := range uint32(worldPartitions) {
@@ -48,6 +50,19 @@ func perfect() *world {
 		w.ends = append(w.ends, history.Record{Kind: history.EndAnswer, Partition: p, Offset: perLane * worldProducers, Epoch: 1, Asked: at + time.Minute, At: at + time.Minute})
 	}
 	return w
+}
+
+// agreeing is what three nodes with the same bytes have on disk.
+func agreeing() *replicas.Report {
+	r := &replicas.Report{}
+	for p := range int32(worldPartitions) {
+		x := replicas.Partition{Topic: "in", Partition: p, To: 600, Batches: 100, Whole: 100}
+		for node := 1; node <= 3; node++ {
+			x.Copies = append(x.Copies, replicas.Copy{Node: node, End: 600})
+		}
+		r.Partitions = append(r.Partitions, x)
+	}
+	return r
 }
 
 // find is the index of the record of a message; the lane (producer 1, partition 1) is the one that tests bend.
@@ -97,6 +112,9 @@ func (w *world) write(t testing.TB) string {
 
 func (w *world) judge(t testing.TB, o Options) Verdict {
 	t.Helper()
+	if o.Replicas == nil {
+		o.Replicas = w.held
+	}
 	v, err := Judge(w.write(t), o)
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +217,13 @@ var faults = []planted{
 			list[i].Sequence, list[j].Sequence = 101, 100
 		}
 	}, map[string]int64{"A9": 1}, ""},
+	{"a replica that holds another batch", func(t *testing.T, w *world) {
+		p := &w.held.Partitions[1]
+		p.Different, p.Differences = 1, []replicas.Difference{{Node: 2, Offset: 17, Kind: replicas.Divergent, What: "epoch 3"}}
+	}, map[string]int64{"A8": 1}, replicas.Divergent},
+	{"a replica that stopped", func(t *testing.T, w *world) {
+		w.held.Partitions[1].Copies[2].End = 400
+	}, map[string]int64{"A12": 1}, ""},
 	{"an end that went back", func(t *testing.T, w *world) {
 		last := w.ends[len(w.ends)-1]
 		last.Offset, last.Asked, last.At = 3, last.At+time.Second, last.At+2*time.Second

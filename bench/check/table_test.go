@@ -18,8 +18,10 @@ A4    m            V             V          V             V
 A5    m            V             V          V             V
 A6    m            V             V          V             V
 A7    m            m             m          m             m
+A8    V            V             V          V             V
 A9    m            m             V          V             V
 A11   V            V             V          V             V
+A12   m            m             m          m             m
 B1    V            V             V          V             V
 B2    V            V             V          V             V
 B3    m            V             V          V             V

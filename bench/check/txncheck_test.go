@@ -193,6 +193,7 @@ func TestWhatHasNoEvidenceIsNotCheckedAndNeverPassed(t *testing.T) {
 		bend func(w *txnWorld, o *Options)
 		lack []string
 	}{
+		"replicas that nobody read":     {func(_ *txnWorld, o *Options) { o.Replicas = nil }, []string{"A8", "A12"}},
 		"no group":                      {func(w *txnWorld, _ *Options) { w.noGroup = true }, []string{"B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12"}},
 		"no polls":                      {func(w *txnWorld, _ *Options) { w.noGroup = true; w.reads = slices.DeleteFunc(w.reads, poll) }, []string{"B1", "B2"}},
 		"no last word":                  {func(w *txnWorld, _ *Options) { w.silent = true }, []string{"B12"}},

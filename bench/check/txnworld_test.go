@@ -288,7 +288,7 @@ func (w *txnWorld) judge(t testing.TB, o Options) Verdict {
 
 func strictTxns() Options {
 	return Options{Guarantee: transactional, MinAcked: 100, Drained: true, RawDrained: true, TxnTimeout: 10 * time.Second, Grace: 5 * time.Second,
-		Transforms: []Transform{{"g", "in", "out"}}}
+		Transforms: []Transform{{"g", "in", "out"}}, Replicas: agreeing()}
 }
 
 // spot finds the n-th record of a list that fits.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gopherlog/bench/replicas"
 	"gopherlog/bench/scenario"
 )
 
@@ -42,12 +43,13 @@ type Options struct {
 	Expires   bool     // the topics' retention may delete; otherwise a log that starts above 0 has lost its head
 	Invalid   []string // what else makes the verdict inconclusive: an unproven fault, an interruption, ...
 
-	RawDrained bool          // the second, uncommitted final read reached every recorded end
-	Transforms []Transform   // what workers made of what; nil: no pipeline
-	TxnTimeout time.Duration // after which a broker ends an open transaction by itself; 0: unknown, C11 is not checked
-	Grace      time.Duration // how long after a fault, or after the timeout, things may still be on their way (B12, C11, D2)
-	Votes      *Votes        // what coordinator and participants of a voted commit wrote down; nil: D1 to D6 are not checked
-	Require    []string      // rules without evidence that make the verdict inconclusive; nil: those of the guarantee
+	RawDrained bool             // the second, uncommitted final read reached every recorded end
+	Transforms []Transform      // what workers made of what; nil: no pipeline
+	TxnTimeout time.Duration    // after which a broker ends an open transaction by itself; 0: unknown, C11 is not checked
+	Grace      time.Duration    // how long after a fault, or after the timeout, things may still be on their way (B12, C11, D2)
+	Votes      *Votes           // what coordinator and participants of a voted commit wrote down; nil: D1 to D6 are not checked
+	Replicas   *replicas.Report // what the replicas have on disk; nil: A8 and A12 are not checked
+	Require    []string         // rules without evidence that make the verdict inconclusive; nil: those of the guarantee
 }
 
 // A Transform is a pipeline: members of Group read From, and make one message in To of each.

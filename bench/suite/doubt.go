@@ -8,15 +8,16 @@ import (
 	"gopherlog/bench/check"
 	"gopherlog/bench/fault"
 	"gopherlog/bench/load"
+	"gopherlog/bench/replicas"
 	"gopherlog/bench/scenario"
 )
 
 // judge lets the checker loose on the history, with everything that forbids to
 // take its zeros for proofs.
-func (t *oneTrial) judge(plan load.Plan) error {
+func (t *oneTrial) judge(plan load.Plan, held *replicas.Report) error {
 	v, err := check.Judge(t.dir.History(t.out.ID), check.Options{Guarantee: t.cell.Guarantee, Rules: t.cell.Checks.Rules, Tolerate: t.cell.Checks.Tolerate,
 		MinAcked: t.cell.Checks.MinAcked, Drained: t.outcome.Drain.Complete, Dropped: t.outcome.History.Dropped, Expires: t.expires(), Invalid: t.doubts(),
-		RawDrained: t.outcome.Drain.Raw, Transforms: t.transforms(), TxnTimeout: t.cell.Producers.Transaction.Timeout, Grace: doubtGrace, Votes: t.votesOf(plan)})
+		RawDrained: t.outcome.Drain.Raw, Transforms: t.transforms(), TxnTimeout: t.cell.Producers.Transaction.Timeout, Grace: doubtGrace, Votes: t.votesOf(plan), Replicas: held})
 	if err != nil {
 		return fmt.Errorf("judge trial %s: %w", t.out.ID, err)
 	}

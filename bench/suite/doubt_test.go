@@ -97,7 +97,7 @@ func TestRecordsThatTheDiskRefusedForbidAPass(t *testing.T) {
 	}
 	for dropped, want := range map[int64]check.Status{0: check.Pass, 1: check.Inconclusive} {
 		tr.outcome.History.Dropped = dropped
-		if err := tr.judge(load.Plan{}); err != nil || tr.out.Check.Status != want {
+		if err := tr.judge(load.Plan{}, nil); err != nil || tr.out.Check.Status != want {
 			t.Errorf("%d dropped: %s %q, %v", dropped, tr.out.Check.Status, tr.out.Check.Reasons, err)
 		}
 	}
