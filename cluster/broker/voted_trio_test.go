@@ -414,7 +414,7 @@ func TestAVotedTransactionOutlivesAKillBetweenAnyTwoSteps(t *testing.T) {
 		nth   int64
 	}{
 		{"voted/before-prepare", 1}, {"voted/before-promise", 1}, {"voted/after-promise", 1}, {"voted/after-vote", 1}, {"voted/after-vote", 2},
-		{"voted/after-decision", 1}, {"voted/before-marker", 1}, {"voted/between-outcomes", 1},
+		{"voted/before-decision", 1}, {"voted/after-decision", 1}, {"voted/before-marker", 1}, {"voted/between-outcomes", 1},
 	} {
 		t.Run(fmt.Sprintf("%s %d", strings.TrimPrefix(string(step.point), "voted/"), step.nth), func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,8 @@ import (
 type TxnDescribed struct {
 	ID string
 	kafkatx.Meta
+	Phase   string // what the coordinator of a voted transaction is at, a name of twopc.Phase; empty for Kafka's protocol
+	InDoubt int64  // when participants were asked for the promise by which some may be in doubt, in milliseconds since 1970; 0: none is
 }
 
 // Describe is DescribeTransactions of one.
@@ -36,7 +38,7 @@ func (x *Transactions) Describe(id string, done func(TxnDescribed, kafkatx.Code)
 			done(TxnDescribed{ID: id}, TxnIDNotFound)
 			return
 		}
-		done(TxnDescribed{id, *l.state.Meta}, kafkatx.OK)
+		done(TxnDescribed{ID: id, Meta: *l.state.Meta}, kafkatx.OK)
 	})
 	if why != codeNone {
 		done(TxnDescribed{ID: id}, kafkatx.Code(why))
@@ -98,7 +100,7 @@ func (t *txnTerm) list(f TxnFilter) (out []TxnDescribed) {
 	now := t.now()
 	for id, l := range t.lives {
 		if m := l.state.Meta; m != nil && f.fits(id, m, now) {
-			out = append(out, TxnDescribed{id, *m})
+			out = append(out, TxnDescribed{ID: id, Meta: *m})
 		}
 	}
 	return out

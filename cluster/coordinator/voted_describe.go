@@ -21,7 +21,7 @@ func (v *Voted) Describe(id string, done func(TxnDescribed, kafkatx.Code)) {
 			done(TxnDescribed{ID: id}, TxnIDNotFound)
 			return
 		}
-		done(TxnDescribed{id, *d}, kafkatx.OK)
+		done(*d, kafkatx.OK)
 	})
 	if why != codeNone {
 		done(TxnDescribed{ID: id}, kafkatx.Code(why))
@@ -32,20 +32,21 @@ func (v *Voted) Describe(id string, done func(TxnDescribed, kafkatx.Code)) {
 func (t *votedTerm) list(f TxnFilter) (out []TxnDescribed) {
 	now := t.now()
 	for _, id := range t.table.ids() {
-		if d := t.describe(id); d != nil && f.fits(id, d, now) {
-			out = append(out, TxnDescribed{id, *d})
+		if d := t.describe(id); d != nil && f.fits(id, &d.Meta, now) {
+			out = append(out, *d)
 		}
 	}
 	return out
 }
 
-// describe says where a transactional id stands; nil if nobody knows it.
-func (t *votedTerm) describe(id string) *kafkatx.Meta {
+// describe says where a transactional id stands; nil if nobody knows it. What Kafka's states have no word for they call by what may become
+// of it: a vote under way is Ongoing.
+func (t *votedTerm) describe(id string) *TxnDescribed {
 	ledger, l := t.table.ledger(id), t.lives[id]
 	if ledger.Owner == twopc.Nobody {
 		return nil
 	}
-	m := &kafkatx.Meta{
+	m := kafkatx.Meta{
 		Status: kafkatx.Empty, ProducerID: ledger.Owner.Producer, Epoch: ledger.Owner.Epoch, LastEpoch: kafkatx.None, Previous: kafkatx.None,
 		Next: kafkatx.None, Timeout: ledger.Timeout, Start: kafkatx.None,
 	}
@@ -53,8 +54,9 @@ func (t *votedTerm) describe(id string) *kafkatx.Meta {
 		m.Status = kafkatx.CompleteCommit
 	}
 	if l == nil {
-		return m
+		return &TxnDescribed{ID: id, Meta: m, Phase: twopc.Ready.String()} // nothing is under way
 	}
+	d := &TxnDescribed{ID: id, Phase: l.state.Phase.String()}
 	switch l.state.Phase {
 	case twopc.Open, twopc.Beginning, twopc.Voting: // asked to vote, and not decided
 		m.Status = kafkatx.Ongoing
@@ -63,10 +65,14 @@ func (t *votedTerm) describe(id string) *kafkatx.Meta {
 	case twopc.Aborting, twopc.AbortRaising:
 		m.Status = kafkatx.PrepareAbort
 	default:
-		return m
+		d.Meta = m
+		return d
 	}
 	if !l.began.IsZero() {
 		m.Start = l.began.UnixMilli()
+	}
+	if !l.asked.IsZero() {
+		d.InDoubt = l.asked.UnixMilli()
 	}
 	for _, member := range l.state.Members {
 		if topic, number, ok := memberPartition(member); ok {
@@ -74,5 +80,6 @@ func (t *votedTerm) describe(id string) *kafkatx.Meta {
 		}
 	}
 	slices.SortFunc(m.Partitions, kafkatx.Partition.Compare)
-	return m
+	d.Meta = m
+	return d
 }

@@ -56,7 +56,7 @@ func (t *votedTable) Apply(b record.Batch) {
 			t.skipped++ // all replicas skip it: the bytes are equal
 			return
 		}
-		t.apply(string(rec.Key), rec.Value, b.BaseTimestamp(), b.BaseOffset()+int64(rec.OffsetDelta))
+		t.apply(string(rec.Key), rec.Value, b.BaseTimestamp()+rec.TimestampDelta, b.BaseOffset()+int64(rec.OffsetDelta))
 	}
 }
 
@@ -101,6 +101,14 @@ func (t *votedTable) ledger(id string) twopc.Ledger {
 		return row.Ledger
 	}
 	return twopc.NewLedger()
+}
+
+// written is when the newest record of an id was, in milliseconds since 1970 on the clock of the node that led then: of an id with an
+// unfinished decision, the decision.
+func (t *votedTable) written(id string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows[id].at
 }
 
 // unfinished are the ids whose decision not every participant has acknowledged.

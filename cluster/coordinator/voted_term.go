@@ -17,6 +17,7 @@ import (
 // lost, or the machine begins anew from the log.
 var (
 	pointPrepare  = failpoint.Register("voted/before-prepare", "EndTxn asks to commit, PREPARE is not sent yet")
+	pointVoted    = failpoint.Register("voted/before-decision", "every vote is in and says yes, the decision is not written yet")
 	pointVote     = failpoint.Register("voted/after-vote", "a vote has come, the coordinator has not counted it yet")
 	pointDecision = failpoint.Register("voted/after-decision", "the decision is durable, nobody was told yet")
 	pointOutcomes = failpoint.Register("voted/between-outcomes", "a participant has ended the transaction, others have not")
@@ -47,7 +48,9 @@ type voted struct {
 	held    []*paper // requests that met something that is under way, oldest first
 	again   bool     // held ones are being handed in again
 	hasty   bool     // sabotage: nobody is asked to vote on the transaction in hand
-	began   time.Time
+	// Of the transaction in hand: when it began, and when its participants were asked to vote (zero: they were not), since when some may be in
+	// doubt. A machine that was made of a decision which others took knows when that was written, no more.
+	began, asked time.Time
 }
 
 // paper is a request.
@@ -135,6 +138,10 @@ func (t *votedTerm) boot(id string, ledger twopc.Ledger) *voted {
 	t.lives[id] = l
 	state, fx := t.v.cfg.Machine.Boot(uint64(uint32(t.epoch))<<bootBits|uint64(t.boots[id]), ledger)
 	l.state = state
+	if !ledger.Finished {
+		l.began = time.UnixMilli(t.table.written(id))
+		l.asked = l.began
+	}
 	t.do(l, fx)
 	return l
 }
@@ -146,15 +153,23 @@ func (t *votedTerm) handle(l *voted, e twopc.Event) {
 	before := l.state
 	state, fx := t.v.cfg.Machine.Coordinate(before, e, t.now())
 	l.state = state
-	if before.Phase != twopc.Open && state.Phase == twopc.Open {
-		l.began = t.now()
-	}
+	t.date(l, before, state)
 	t.v.stats.step(before, state, e)
 	t.do(l, fx)
 	if l.state.Phase != before.Phase || l.state.Doomed != before.Doomed {
 		t.again(l)
 	}
 	t.settle(l)
+}
+
+// date notes when a transaction began and when its votes were asked for.
+func (t *votedTerm) date(l *voted, before, after twopc.Coordinator) {
+	if after.Txn != before.Txn {
+		l.began, l.asked = t.now(), time.Time{}
+	}
+	if after.Phase != before.Phase && (after.Phase == twopc.Voting || after.Phase == twopc.Deciding && before.Phase != twopc.Voting) {
+		l.asked = t.now()
+	}
 }
 
 // again hands in what was held, in order, as long as that changes something.
@@ -286,11 +301,15 @@ func (t *votedTerm) do(l *voted, fx []twopc.Effect) {
 // appendRecord replicates a machine's record. That everybody has ended a transaction may wait for the next record: until then it is as if the
 // last acknowledgement were still on its way.
 func (t *votedTerm) appendRecord(l *voted, r twopc.Record) {
+	_, decision := r.(twopc.Committed)
+	if decision && t.hit(pointVoted) {
+		t.spoil(l)
+		return
+	}
 	l.flying++
 	_, over := r.(twopc.Finished)
 	t.bundle.add(record.Record{Key: []byte(l.id), Value: twopc.Encode(r)}, over, func(err error) {
 		l.flying--
-		_, decision := r.(twopc.Committed)
 		switch {
 		case l.spoiled:
 			t.settle(l)

@@ -26,6 +26,7 @@ type session struct {
 	in      io.Reader
 	out     io.Writer
 	errs    io.Writer
+	client  *kgo.Client // what admin's client speaks through, once there is one
 }
 
 // addresses lets ":9092", which a server binds, mean this machine.
@@ -83,6 +84,7 @@ func (s *session) admin() (*kadm.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.client = c
 	a := kadm.NewClient(c)
 	a.SetTimeoutMillis(int32(s.timeout.Milliseconds()))
 	return a, nil

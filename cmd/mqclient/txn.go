@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,14 @@ import (
 )
 
 type txnCmds struct {
-	List        txnList        `cmd:"" help:"List transactional ids: state, producer, how long a transaction is open."`
+	List        txnList        `cmd:"" help:"List transactional ids: state, phase of a vote, producer, how long a transaction is open and its partitions may be in doubt."`
 	Describe    txnDescribe    `cmd:"" help:"Show a transactional id and the partitions of its transaction."`
 	FindHanging txnFindHanging `cmd:"" help:"Find transactions that are open in a partition and that no coordinator will end."`
 	Abort       txnAbort       `cmd:"" help:"Abort the open transaction of a transactional id and shut its producer out, or with -topic and -offset a hanging one in a partition."`
 }
 
 type txnList struct {
-	State  []string      `help:"Only ids in these states, as in Ongoing,PrepareCommit." placeholder:"STATE"`
+	State  []string      `help:"Only ids in these states of Kafka's, as in Ongoing,PrepareCommit." placeholder:"STATE"`
 	Longer time.Duration `help:"Only transactions that are open for longer." placeholder:"DURATION"`
 	Match  string        `help:"Only ids that match the whole of this regular expression." placeholder:"REGEXP"`
 }
@@ -33,10 +34,12 @@ type txnList struct {
 type txnLine struct {
 	ID          string  `json:"transactional_id"`
 	State       string  `json:"state"`
+	Phase       string  `json:"phase,omitempty"` // what the coordinator of a voted transaction is at
 	Producer    int64   `json:"producer_id"`
 	Epoch       int16   `json:"epoch"`
 	Partitions  int     `json:"partitions"`
-	Open        float64 `json:"open_seconds"` // -1: no transaction is open
+	Open        float64 `json:"open_seconds"`     // -1: no transaction is open
+	InDoubt     float64 `json:"in_doubt_seconds"` // since a vote was asked for; -1: no partition can be in doubt
 	Coordinator int32   `json:"coordinator"`
 }
 
@@ -58,13 +61,13 @@ func (c *txnList) Run(s *session) error {
 		return short
 	}
 	ids := slices.DeleteFunc(listed.TransactionalIDs(), func(id string) bool { return c.Match != "" && !match.MatchString(id) })
-	described, err := s.described(admin, ids)
+	described, err := s.described(ids)
 	if err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	if !s.json {
-		fmt.Fprintln(w, "TRANSACTIONAL ID\tSTATE\tPRODUCER\tPARTITIONS\tOPEN FOR\tCOORDINATOR")
+		fmt.Fprintln(w, "TRANSACTIONAL ID\tSTATE\tPHASE\tPRODUCER\tPARTITIONS\tOPEN FOR\tIN DOUBT FOR\tCOORDINATOR")
 	}
 	now := time.Now()
 	for _, id := range ids {
@@ -82,7 +85,8 @@ func (c *txnList) Run(s *session) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d:%d\t%d\t%s\t%d\n", line.ID, line.State, line.Producer, line.Epoch, line.Partitions, age(line.Open), line.Coordinator)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d:%d\t%d\t%s\t%s\t%d\n", line.ID, line.State, cmp.Or(line.Phase, "-"), line.Producer, line.Epoch, line.Partitions,
+			age(line.Open), age(line.InDoubt), line.Coordinator)
 	}
 	return errors.Join(w.Flush(), short)
 }
@@ -100,14 +104,14 @@ func transactions(ctx context.Context, admin *kadm.Client, producers []int64, st
 }
 
 // described asks the coordinators of transactional ids about them. One that is gone by now has an error.
-func (s *session) described(admin *kadm.Client, ids []string) (all kadm.DescribedTransactions, err error) {
+func (s *session) described(ids []string) (all map[string]txnShown, err error) {
 	if len(ids) == 0 {
 		return all, nil
 	}
 	ctx, cancel := s.limit()
 	defer cancel()
 	err = coordinated(ctx, func() (err error) {
-		all, err = admin.DescribeTransactions(ctx, ids...)
+		all, err = s.describe(ctx, ids...)
 		for _, d := range all {
 			if err == nil && d.Err != nil && !errors.Is(d.Err, kerr.TransactionalIDNotFound) {
 				err = d.Err
@@ -121,13 +125,16 @@ func (s *session) described(admin *kadm.Client, ids []string) (all kadm.Describe
 	return all, nil
 }
 
-func lineOf(d kadm.DescribedTransaction, now time.Time) txnLine {
-	line := txnLine{ID: d.TxnID, State: d.State, Producer: d.ProducerID, Epoch: d.ProducerEpoch, Open: -1, Coordinator: d.Coordinator}
+func lineOf(d txnShown, now time.Time) txnLine {
+	line := txnLine{ID: d.TxnID, State: d.State, Phase: d.phase, Producer: d.ProducerID, Epoch: d.ProducerEpoch, Open: -1, InDoubt: -1, Coordinator: d.Coordinator}
 	for _, t := range d.Topics {
 		line.Partitions += len(t)
 	}
 	if d.StartTimestamp >= 0 && unfinished(d.State) {
 		line.Open = max(0, now.Sub(time.UnixMilli(d.StartTimestamp)).Seconds())
+	}
+	if d.inDoubt > 0 {
+		line.InDoubt = max(0, now.Sub(time.UnixMilli(d.inDoubt)).Seconds())
 	}
 	return line
 }
@@ -187,7 +194,7 @@ func (c *txnDescribe) Run(s *session) error {
 		return err
 	}
 	defer admin.Close()
-	d, err := s.transaction(admin, id)
+	d, err := s.transaction(id)
 	if err != nil {
 		return err
 	}
@@ -198,20 +205,27 @@ func (c *txnDescribe) Run(s *session) error {
 	if s.json {
 		return s.printJSON(out)
 	}
-	fmt.Fprintf(s.out, "%s: %s, producer %d epoch %d, timeout %s, coordinator %d\n", id, out.State, out.Producer, out.Epoch,
+	state := out.State
+	if out.Phase != "" {
+		state += " (" + out.Phase + ")"
+	}
+	fmt.Fprintf(s.out, "%s: %s, producer %d epoch %d, timeout %s, coordinator %d\n", id, state, out.Producer, out.Epoch,
 		time.Duration(d.TimeoutMillis)*time.Millisecond, out.Coordinator)
 	if out.Open >= 0 {
 		fmt.Fprintf(s.out, "open for %s, in %d partition(s): %s\n", age(out.Open), out.Partitions, strings.Join(out.Topics, " "))
+	}
+	if out.InDoubt >= 0 {
+		fmt.Fprintf(s.out, "in doubt for %s: the partitions were asked to promise, and not all were told the outcome\n", age(out.InDoubt))
 	}
 	return nil
 }
 
 // transaction asks a transactional id's coordinator about it.
-func (s *session) transaction(admin *kadm.Client, id string) (d kadm.DescribedTransaction, err error) {
+func (s *session) transaction(id string) (d txnShown, err error) {
 	ctx, cancel := s.limit()
 	defer cancel()
 	err = coordinated(ctx, func() error {
-		all, err := admin.DescribeTransactions(ctx, id)
+		all, err := s.describe(ctx, id)
 		if d = all[id]; err == nil {
 			err = d.Err
 		}

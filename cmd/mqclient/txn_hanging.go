@@ -122,11 +122,11 @@ func (s *session) withoutCoordinator(ctx context.Context, admin *kadm.Client, op
 	if err != nil {
 		return nil, err
 	}
-	described, err := s.described(admin, listed.TransactionalIDs())
+	described, err := s.described(listed.TransactionalIDs())
 	if err != nil {
 		return nil, err
 	}
-	known := map[int64]kadm.DescribedTransaction{}
+	known := map[int64]txnShown{}
 	for id, d := range described {
 		if d.Err != nil {
 			return nil, refused("describe "+id, d.Err, "")
@@ -137,7 +137,7 @@ func (s *session) withoutCoordinator(ctx context.Context, admin *kadm.Client, op
 }
 
 // hangs picks those that are in no transaction which the coordinator of the producer, if there is one, is to end.
-func hangs(open []hangingLine, known map[int64]kadm.DescribedTransaction, older time.Duration) (out []hangingLine) {
+func hangs(open []hangingLine, known map[int64]txnShown, older time.Duration) (out []hangingLine) {
 	for _, h := range open {
 		d, there := known[h.Producer]
 		if there && unfinished(d.State) && d.Topics.Lookup(h.Topic, h.Partition) || h.Silent <= older.Seconds() {
@@ -176,7 +176,7 @@ func (c *txnAbort) owner(s *session, id string) error {
 		return err
 	}
 	defer admin.Close()
-	d, err := s.transaction(admin, id)
+	d, err := s.transaction(id)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (c *txnAbort) owner(s *session, id string) error {
 	if err != nil {
 		return refused("abort "+id, err, "")
 	}
-	after, err := s.transaction(admin, id)
+	after, err := s.transaction(id)
 	if err != nil {
 		return err
 	}

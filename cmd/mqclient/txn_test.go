@@ -13,10 +13,13 @@ func TestATransactionHangsIfNoCoordinatorIsToEndItThere(t *testing.T) {
 		s.Add(topic, number)
 		return s
 	}
-	known := map[int64]kadm.DescribedTransaction{
-		1: {ProducerID: 1, State: "Ongoing", Topics: in("t", 0)},
-		2: {ProducerID: 2, State: "CompleteAbort", Topics: in("t", 0)},
-		3: {ProducerID: 3, State: "PrepareCommit", Topics: in("t", 1)},
+	known := map[int64]txnShown{}
+	for _, d := range []kadm.DescribedTransaction{
+		{ProducerID: 1, State: "Ongoing", Topics: in("t", 0)},
+		{ProducerID: 2, State: "CompleteAbort", Topics: in("t", 0)},
+		{ProducerID: 3, State: "PrepareCommit", Topics: in("t", 1)},
+	} {
+		known[d.ProducerID] = txnShown{DescribedTransaction: d}
 	}
 	for producer, want := range map[int64]bool{1: false, 2: true, 3: true, 4: true} {
 		open := []hangingLine{{Topic: "t", Partition: 0, Producer: producer, Silent: 60}}

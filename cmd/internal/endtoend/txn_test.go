@@ -34,7 +34,7 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if f := words(t, mq("txn", "list"), "till-1"); f[1] != "Ongoing" || f[3] != "1" || f[4] == "-" {
+	if f := words(t, mq("txn", "list"), "till-1"); f[1] != "Ongoing" || f[2] != "-" || f[4] != "1" || f[5] == "-" || f[6] != "-" {
 		t.Errorf("listed as %v", f)
 	}
 	for _, args := range [][]string{{"-state", "Empty"}, {"-match", "other.*"}, {"-longer", "1h"}} {
@@ -71,7 +71,7 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 	}
 
 	mq("txn", "abort", "till-1")
-	if f := words(t, mq("txn", "list"), "till-1"); f[1] != "Empty" || f[4] != "-" {
+	if f := words(t, mq("txn", "list"), "till-1"); f[1] != "Empty" || f[5] != "-" {
 		t.Errorf("listed after the abort as %v", f)
 	}
 	if err := cl.EndTransaction(ctx, kgo.TryCommit); err == nil {
