@@ -15,7 +15,7 @@ var metadataAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    inOrder(metadata),
 	notes: []string{
-		"A topic that is asked for by name is created with the node's defaults when the client allows it; the answer waits for its leaders, at most a second; partitions that have none are answered with LEADER_NOT_AVAILABLE.",
+		"A topic that is asked for by name is created with the node's defaults when the client allows it; the answer waits for its leaders, at most a second; partitions that have none are answered with LEADER_NOT_AVAILABLE. A partition that is asked for by its topic's name or id, has no leader and most of whose replicas are up is waited for likewise.",
 		"Leader and leader epoch are the newer of what leaders have published and what this node's replica knows; never a candidate's epoch. Brokers that are down are not listed and lead nothing; a node that sees less than half of the brokers lists all of them, so that its clients find those that it is cut off from.",
 		"Topic ids are the same for ever and differ between two creations of one name; an unknown id is UNKNOWN_TOPIC_ID.",
 		"A node that advertises nothing is listed under the address that the client reached it by.",
@@ -44,6 +44,7 @@ func metadata(c *call, req *kmsg.MetadataRequest) kmsg.Response {
 	if !all && allow {
 		failed = c.autoCreate(names)
 	}
+	c.awaitElections(names)
 	image := c.cfg.Meta.Image()
 	for _, br := range c.liveBrokers(image) {
 		host, port := c.endpoint(c.req.Conn, br)
@@ -99,11 +100,11 @@ func (c *call) autoCreate(topics []kmsg.MetadataRequestTopic) map[string]error {
 
 // askedTopic describes one topic of the request, by name or by id, or says why it cannot.
 func (c *call) askedTopic(image *meta.Image, asked *kmsg.MetadataRequestTopic, failed map[string]error) kmsg.MetadataResponseTopic {
-	var t *meta.Topic
+	t, byID := askedFor(image, asked)
 	code := codeUnknownTopicOrPartition
-	if asked.Topic == nil || *asked.Topic == "" && asked.TopicID != (meta.TopicID{}) {
-		t, code = image.TopicByID(asked.TopicID), codeUnknownTopicID
-	} else if t = image.Topic(*asked.Topic); t == nil {
+	if byID {
+		code = codeUnknownTopicID
+	} else if t == nil {
 		if err := meta.CheckTopicName(*asked.Topic); err != nil {
 			code = codeInvalidTopic
 		} else if err := failed[*asked.Topic]; err != nil {
@@ -121,6 +122,14 @@ func (c *call) askedTopic(image *meta.Image, asked *kmsg.MetadataRequestTopic, f
 	}
 	out.Partitions = []kmsg.MetadataResponseTopicPartition{}
 	return out
+}
+
+// askedFor is the topic that is asked for, by id or by name; nil if it is not there.
+func askedFor(image *meta.Image, asked *kmsg.MetadataRequestTopic) (t *meta.Topic, byID bool) {
+	if asked.Topic == nil || *asked.Topic == "" && asked.TopicID != (meta.TopicID{}) {
+		return image.TopicByID(asked.TopicID), true
+	}
+	return image.Topic(*asked.Topic), false
 }
 
 // autoCreateCode says whether asking again may help: the cluster may only be unable right now.

@@ -15,7 +15,7 @@ var findCoordinatorAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    inOrder(findCoordinator),
 	notes: []string{
-		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks. The answer waits for a leader of the shard, a second at most; without one it is COORDINATOR_NOT_AVAILABLE.",
+		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks. The answer waits for a leader of the shard, five seconds at most; without one it is COORDINATOR_NOT_AVAILABLE.",
 		"The coordinator of a transactional id is the leader of its shard of __transaction_state, by the same rule. Other kinds, such as the share groups of version 6, are INVALID_REQUEST.",
 	},
 }
@@ -26,7 +26,7 @@ const (
 	coordinatorOfGroup       = 0
 	coordinatorOfTransaction = 1
 
-	coordinatorWait = time.Second // for a shard that has no leader at the moment
+	coordinatorWait = 5 * time.Second // for a shard that has no leader at the moment
 	coordinatorLook = 5 * time.Millisecond
 )
 
@@ -81,7 +81,8 @@ func (c *call) findShard(ctx context.Context, kind int8, key string) (*meta.Brok
 }
 
 // awaitShard returns the broker that leads a shard as soon as there is one, nil at the limit: a client that is told that there is none
-// comes back after a pause that is longer than most elections.
+// comes back after a pause that is longer than most elections, or never: to franz-go it is the end of what it asks for, be it a heartbeat,
+// if it had asked a node before that is down.
 func (c *call) awaitShard(ctx context.Context, t *meta.Topic, number int32) *meta.Broker {
 	ctx, cancel := context.WithTimeout(ctx, coordinatorWait)
 	defer cancel()

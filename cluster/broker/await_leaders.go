@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gopherlog/cluster/meta"
 )
 
@@ -45,4 +47,56 @@ func (c *call) led(name string) bool {
 		}
 	}
 	return true
+}
+
+// Limits of waiting for elections: most take less, and a client that is told that there is no leader comes back after longer.
+const (
+	electionWait = time.Second
+	electionLook = 5 * time.Millisecond
+)
+
+// awaitElections returns when no partition of these topics lacks a leader that enough of its replicas are up to elect, or at the limit. To
+// some clients the lack is no pause but an end: franz-go fails all records of a transaction that it is aborting.
+func (c *call) awaitElections(asked []kmsg.MetadataRequestTopic) {
+	if !c.electing(asked) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.req.Conn.Context(), electionWait)
+	defer cancel()
+	look := time.NewTicker(electionLook)
+	defer look.Stop()
+	for c.electing(asked) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+func (c *call) electing(asked []kmsg.MetadataRequestTopic) bool {
+	image := c.cfg.Meta.Image()
+	for i := range asked {
+		t, _ := askedFor(image, &asked[i])
+		if t == nil {
+			continue
+		}
+		for n := range t.Partitions {
+			if c.leadership(t, int32(n)).leader == meta.NoLeader && c.quorate(t.Partitions[n].Replicas) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// quorate says whether most of these nodes are up, as far as this one knows.
+func (c *call) quorate(replicas []meta.NodeID) bool {
+	up := 0
+	for _, id := range replicas {
+		if c.alive(id) {
+			up++
+		}
+	}
+	return 2*up > len(replicas)
 }

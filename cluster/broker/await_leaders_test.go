@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/cluster/meta"
 )
 
 // Some clients take a partition without a leader for an error for good, so a topic is there when it has leaders.
@@ -45,6 +47,44 @@ func TestTopicsThatGetNoLeaderAreAnsweredAllTheSame(t *testing.T) {
 	}
 	if p := w.dial().metadata(metadataOf(9, true, "u")).Topics[0].Partitions[0]; p.ErrorCode != codeLeaderNotAvailable {
 		t.Errorf("code %d, want LEADER_NOT_AVAILABLE", p.ErrorCode)
+	}
+}
+
+// To some clients a partition without a leader is no pause but an end, so whoever asks while one is elected is told of it.
+func TestAPartitionBetweenLeadersIsAnsweredWithTheNextOne(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 2)
+	for _, ask := range []*kmsg.MetadataRequest{metadataOf(9, false, "t"), metadataOf(12, false, "t")} {
+		p := w.part("t", 1)
+		p.lead(false, 3)
+		var election sync.WaitGroup
+		election.Go(func() {
+			time.Sleep(20 * time.Millisecond)
+			p.lead(true, 4)
+		})
+		got := w.dial().metadata(ask).Topics[0].Partitions[1]
+		election.Wait()
+		if got.ErrorCode != codeNone || got.Leader != 1 {
+			t.Errorf("code %d, leader %d", got.ErrorCode, got.Leader)
+		}
+	}
+}
+
+// Without most of its replicas nobody can be elected, so nobody is kept waiting.
+func TestAPartitionThatCanElectNobodyIsAnsweredAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.register(2, "b", 9)
+	w.register(3, "c", 9)
+	w.createOn("t", 1, 2, 3)
+	w.part("t", 0).lead(false, 3)
+	w.dead.Store(meta.NodeID(2), true)
+	w.dead.Store(meta.NodeID(3), true)
+	start := time.Now()
+	if p := w.dial().metadata(metadataOf(9, false, "t")).Topics[0].Partitions[0]; p.ErrorCode != codeLeaderNotAvailable {
+		t.Errorf("code %d, want LEADER_NOT_AVAILABLE", p.ErrorCode)
+	}
+	if d := time.Since(start); d >= electionWait {
+		t.Errorf("answered after %v", d)
 	}
 }
 
