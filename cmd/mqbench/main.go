@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"github.com/alecthomas/kong"
 	"github.com/willabides/kongplete"
@@ -37,7 +38,18 @@ const exitNote = `Exit codes: 0 pass, 1 internal error, 2 bad scenario or usage,
 
 func main() {
 	fault.HandleProbe()
+	spareSchedulers()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// spare is how many schedulers of goroutines there are beyond the cores: a pacer whose time has come finds one that is free, and does not
+// wait behind goroutines that have been running for a while. The operating system shares the cores out.
+const spare = 4
+
+func spareSchedulers() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spare)
+	}
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
