@@ -69,6 +69,14 @@ func TestReadersAreNotRefusedWhileLeadershipsMove(t *testing.T) {
 			reader.PollFetches(ctx)
 		}
 	})
+	var latest time.Duration // that this process was kept from running
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			began := time.Now()
+			time.Sleep(10 * time.Millisecond)
+			latest = max(latest, time.Since(began))
+		}
+	})
 	moves := 20
 	if testing.Short() {
 		moves = 6
@@ -76,6 +84,10 @@ func TestReadersAreNotRefusedWhileLeadershipsMove(t *testing.T) {
 	for i := range moves {
 		time.Sleep(250 * time.Millisecond) // it is handed back meanwhile
 		info, number := c.nodes[0].ctl.Image().Topic("t"), int32(i%3)
+		eventually(t, "somebody leads", func() bool {
+			info = c.nodes[0].ctl.Image().Topic("t")
+			return info.Partitions[number].Leader > 0
+		})
 		n := c.nodes[info.Partitions[number].Leader-1]
 		others := slices.DeleteFunc(slices.Clone(info.Partitions[number].Servers), func(s rpc.ServerID) bool { return s.Node() == n.id })
 		if err := n.rpc.TimeoutNow(rpc.GroupID{Topic: info.ID, Partition: number}, others[i%2]); err != nil {
@@ -91,6 +103,10 @@ func TestReadersAreNotRefusedWhileLeadershipsMove(t *testing.T) {
 	}
 	for _, line := range d.refused {
 		t.Logf("refused: %s", line)
+	}
+	if latest > 100*time.Millisecond {
+		t.Logf("10 ms took %v: on a machine that is so busy an election takes longer than a question is held", latest)
+		return
 	}
 	if len(d.refused) > moves/10 { // a quarter of the questions, were they not held
 		t.Errorf("the reader was refused %d times", len(d.refused))
