@@ -288,7 +288,7 @@ func (c *produceCall) pointToLeaders() {
 func (c *produceCall) failure() error {
 	for i := range c.slots {
 		if code := c.slots[i].out.ErrorCode; code != codeNone {
-			return fmt.Errorf("produce with acks=0 failed: %s", codeNames[code])
+			return fmt.Errorf("produce with acks=0 failed: %s", nameOf(code))
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func groupMessage(code group.Code) *string {
 	case group.NotCoordinator:
 		s = "another node is the group's coordinator: find it and ask again"
 	default:
-		s = codeNames[int16(code)]
+		s = nameOf(int16(code))
 	}
 	return &s
 }

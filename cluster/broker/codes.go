@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
@@ -56,6 +57,7 @@ const (
 	codeTransactionalIDAuthorization int16 = 53
 	codeOperationNotAttempted        int16 = 55
 	codeKafkaStorageError            int16 = 56
+	codeUnknownProducerID            int16 = 59
 	codeNonEmptyGroup                int16 = 68
 	codeGroupIDNotFound              int16 = 69
 	codeFetchSessionIDNotFound       int16 = 70
@@ -112,8 +114,16 @@ var codeNames = map[int16]string{
 	codeInvalidProducerIDMapping: "INVALID_PRODUCER_ID_MAPPING", codeConcurrentTransactions: "CONCURRENT_TRANSACTIONS",
 	codeCoordinatorFenced: "TRANSACTION_COORDINATOR_FENCED", codeProducerFenced: "PRODUCER_FENCED",
 	codeTransactionalIDAuthorization: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", codeTransactionAbortable: "TRANSACTION_ABORTABLE",
-	codeInconsistentTopicID: "INCONSISTENT_TOPIC_ID", codeMismatchedEndpointType: "MISMATCHED_ENDPOINT_TYPE",
+	codeUnknownProducerID: "UNKNOWN_PRODUCER_ID", codeInconsistentTopicID: "INCONSISTENT_TOPIC_ID", codeMismatchedEndpointType: "MISMATCHED_ENDPOINT_TYPE",
 	codeUnsupportedEndpointType: "UNSUPPORTED_ENDPOINT_TYPE", codeRebootstrapRequired: "REBOOTSTRAP_REQUIRED",
+}
+
+// nameOf is a code's name; of one that has none, which is a mistake, the number.
+func nameOf(code int16) string {
+	if name, ok := codeNames[code]; ok {
+		return name
+	}
+	return fmt.Sprintf("CODE_%d", code)
 }
 
 // errorCodes maps what the rooms below say to what clients understand; the first match counts.

@@ -95,7 +95,7 @@ func (b *Broker) observe(a *api, start time.Time) {
 // count counts an error code and returns it.
 func (b *Broker) count(a *api, code int16) int16 {
 	if code != codeNone {
-		b.metrics.errors.WithLabelValues(a.name, codeNames[code]).Inc()
+		b.metrics.errors.WithLabelValues(a.name, nameOf(code)).Inc()
 	}
 	return code
 }
