@@ -25,12 +25,13 @@ const settle = time.Second
 // cost is what one transaction took.
 type cost struct {
 	add, produce, end int    // majorities waited for, one after the other: by AddPartitionsToTxn, by the first batches together, by EndTxn
+	seen              int    // and after its answer, until readers of committed records see all of it
 	opening           uint64 // records of the protocol before EndTxn
 	ending            uint64 // and from EndTxn on, until everything has ended
 }
 
 func (c cost) String() string {
-	return fmt.Sprintf("rounds %d + %d + %d, records %d + %d", c.add, c.produce, c.end, c.opening, c.ending)
+	return fmt.Sprintf("rounds %d + %d + %d + %d, records %d + %d", c.add, c.produce, c.end, c.seen, c.opening, c.ending)
 }
 
 // costs of a transaction over p partitions that commits, as docs/decisions has them.
@@ -40,10 +41,10 @@ var costs = []struct {
 	of      func(p int) cost
 }{
 	// Verifying at version 0 is answered from memory: the partition judges by its term whether the coordinator can know.
-	{"kafka", producer.Version0, func(p int) cost { return cost{1, 1, 1, 1, uint64(p) + 2} }},
-	{"kafka", producer.Version2, func(p int) cost { return cost{0, 2, 1, uint64(p), uint64(p) + 2} }},
-	{"2pc.voted", producer.Version0, func(p int) cost { return cost{1, 1, 2, uint64(p) + 1, 2*uint64(p) + 2} }},
-	{"2pc.voted", producer.Version2, func(p int) cost { return cost{0, 1, 2, uint64(p), 2*uint64(p) + 2} }},
+	{"kafka", producer.Version0, func(p int) cost { return cost{1, 1, 1, 1, 1, uint64(p) + 2} }},
+	{"kafka", producer.Version2, func(p int) cost { return cost{0, 2, 1, 1, uint64(p), uint64(p) + 2} }},
+	{"2pc.voted", producer.Version0, func(p int) cost { return cost{1, 1, 2, 1, uint64(p) + 1, 2*uint64(p) + 2} }},
+	{"2pc.voted", producer.Version2, func(p int) cost { return cost{0, 1, 2, 1, uint64(p), 2*uint64(p) + 2} }},
 }
 
 // Both protocols are counted on three real nodes whose only slow thing is the network, in virtual time: how many majorities are waited for one
@@ -54,7 +55,7 @@ func TestWhatATransactionCostsInRoundsAndRecords(t *testing.T) {
 		c := newTrio(t, func(c *trio) { c.bare = true })
 		r := newCounting(t, c)
 		for _, want := range costs {
-			for _, n := range []int{1, 2, 8} {
+			for _, n := range []int{1, 2, 3, 8} {
 				id := r.idOf(want.id)
 				who := r.init(id)
 				var got cost
@@ -225,7 +226,21 @@ func (r *counting) transact(id string, who kafkatx.Answer, version producer.Tran
 	time.Sleep(settle)
 	out.opening = r.entries() - before - uint64(len(parts))
 	before = r.entries()
+	ends := make([]int64, len(parts)) // with the marker
+	for i, p := range parts {
+		ends[i] = p.EndOffset() + 1
+	}
 	out.end = r.rounds("EndTxn", func(done func()) { r.end(id, &who, version, done) })
+	out.seen = r.rounds("what readers of committed records wait", func(done func()) {
+		for i, p := range parts {
+			for ; p.LastStable() < ends[i]; time.Sleep(hop / 100) {
+				if p.EndOffset() > ends[i] {
+					r.t.Fatalf("partition %d ends at %d, want %d", p.Number(), p.EndOffset(), ends[i])
+				}
+			}
+		}
+		done()
+	})
 	time.Sleep(settle)
 	out.ending = r.entries() - before
 	return out, who
