@@ -15,7 +15,7 @@ var metadataAPI = api{
 	maxFrame: maxControlFrame,
 	serve:    inOrder(metadata),
 	notes: []string{
-		"A topic that is asked for by name is created with the node's defaults when the client allows it; the answer waits for its leaders, at most a second; partitions that have none are answered with LEADER_NOT_AVAILABLE. A partition that is asked for by its topic's name or id, has no leader and most of whose replicas are up is waited for likewise.",
+		"A topic that is asked for by name is created with the node's defaults when the client allows it; the answer waits for its leaders, at most a second; partitions that have none are answered with LEADER_NOT_AVAILABLE. A partition that is asked for by its topic's name or id, has no leader and most of whose replicas are up is waited for, half a second at most.",
 		"Leader and leader epoch are the newer of what leaders have published and what this node's replica knows; never a candidate's epoch. Brokers that are down are not listed and lead nothing; a node that sees less than half of the brokers lists all of them, so that its clients find those that it is cut off from.",
 		"Topic ids are the same for ever and differ between two creations of one name; an unknown id is UNKNOWN_TOPIC_ID.",
 		"A node that advertises nothing is listed under the address that the client reached it by.",

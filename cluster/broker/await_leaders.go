@@ -49,9 +49,10 @@ func (c *call) led(name string) bool {
 	return true
 }
 
-// Limits of waiting for elections: most take less, and a client that is told that there is no leader comes back after longer.
+// Limits of waiting for elections: most take less, and a client that is told that there is no leader comes back after longer. But for as
+// long as it waits it does not hear which brokers are down.
 const (
-	electionWait = time.Second
+	electionWait = 500 * time.Millisecond
 	electionLook = 5 * time.Millisecond
 )
 
