@@ -151,8 +151,7 @@ func TestDemoRunsTheLifeCycle(t *testing.T) {
 			}
 		}
 	}
-	_, port, _ := strings.Cut(freeAddr(t), ":")
-	demo("MQ_PORT=" + port)
+	demo("MQ_PORT=" + freePort(t))
 	if testing.Short() {
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,6 +70,9 @@ func try(t *testing.T, stdin string, name string, args ...string) result {
 // must runs a command that has to succeed and returns what it printed.
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
+	if name == "mqclient" && slices.Contains([]string{"topic", "produce", "consume", "group", "txn"}, args[0]) && !slices.Contains(args, "-timeout") {
+		args = append(args, "-timeout", patience.String()) // its own 15 s may pass on a busy machine
+	}
 	r := try(t, "", name, args...)
 	if r.code != 0 {
 		t.Fatalf("%s %s: exit code %d\n%s%s", name, strings.Join(args, " "), r.code, r.out, r.err)
@@ -190,11 +195,36 @@ func ready(t *testing.T, admin string) {
 // given are the addresses that freeAddr returned before: the kernel may name a port again that nobody listens on yet.
 var given sync.Map
 
+// loopback is an address of this machine that no other process of tests listens at: what is free there stays free until it is used, and
+// while its node is down.
+func loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
+}
+
 // freeAddr returns an address that nobody listens on now, another one each time.
 func freeAddr(t *testing.T) string {
 	t.Helper()
+	return freeAddrOf(t, loopback())
+}
+
+// freePort returns a port that is free on all addresses of the machine.
+func freePort(t *testing.T) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(freeAddrOf(t, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func freeAddrOf(t *testing.T, host string) string {
+	t.Helper()
 	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", host+":0")
 		if err != nil {
 			t.Fatal(err)
 		}

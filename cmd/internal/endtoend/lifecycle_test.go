@@ -187,6 +187,14 @@ func TestDevClusterRunsAndStopsWithOneSignal(t *testing.T) {
 	if got := must(t, "mqclient", "consume", "-addr", addr, "-topic", "t", "-all"); !strings.HasSuffix(got, "-- 600 message(s) across 6 partition(s), merged by timestamp\n") {
 		t.Errorf("consume ended with %q", got[max(0, len(got)-100):])
 	}
+	for id := 1; id <= 3; id++ { // two replicas of three are enough for the answer: the third may have it a moment later
+		eventually(t, func() error {
+			if r := try(t, "", "mqvalidate", filepath.Join(dir, fmt.Sprint(id))); !strings.Contains(r.out, " 600 messages, ") {
+				return fmt.Errorf("node %d: %s%s", id, r.out, r.err)
+			}
+			return nil
+		})
+	}
 	if code := p.stop(t, syscall.SIGINT); code != 0 {
 		t.Errorf("Ctrl-C: exit code %d\n%s", code, p.log)
 	}

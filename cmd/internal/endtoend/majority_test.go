@@ -222,7 +222,7 @@ func askAlone(t *testing.T, addr string, until time.Time) (asked int) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	for ; time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	for ; time.Now().Before(until) || asked == 0 && time.Now().Before(until.Add(patience)); time.Sleep(5 * time.Millisecond) {
 		req := kmsg.NewPtrProduceRequest()
 		req.Acks, req.TimeoutMillis = -1, 200
 		topic := kmsg.NewProduceRequestTopic()

@@ -180,7 +180,7 @@ func TestUnknownVariableIsRefused(t *testing.T) {
 }
 
 func TestBindingAllInterfacesWarnsInOneLine(t *testing.T) {
-	_, port, _ := net.SplitHostPort(freeAddr(t))
+	port := freePort(t)
 	data := t.TempDir()
 	admin := freeAddr(t)
 	p := start(t, nil, "-addr", ":"+port, "-admin", admin, "-data", data, "-advertise", "broker.example:9092")

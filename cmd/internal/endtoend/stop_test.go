@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// orderly is how long a node may take to stop by SIGTERM.
-const orderly = 10 * time.Second
+// orderly is how long a node may take to stop by SIGTERM: it gives itself ten seconds, which are longer on a busy machine.
+const orderly = 30 * time.Second
 
 // stream is an mqclient that produces numbered lines until it is closed.
 type stream struct {
