@@ -16,9 +16,9 @@ const (
 	firstLeadersLook = 2 * time.Millisecond
 )
 
-// awaitLeaders returns when every partition of these topics has a leader that clients would be told, or at the limit. Kafka's
-// controller names leaders as it makes a topic, and some clients take a partition without one for an error that nothing mends (kafka-go
-// dials the address of no broker).
+// awaitLeaders returns when every partition of these topics has a leader that clients would be told and that, as far as can be seen from
+// here, serves, or at the limit. Kafka's controller names leaders as it makes a topic, and some clients take a partition without one, or
+// one that refuses their first record, for an error that nothing mends (kafka-go dials the address of no broker, and does not try again).
 func (c *call) awaitLeaders(ctx context.Context, names []string) {
 	ctx, cancel := context.WithTimeout(ctx, firstLeadersWait)
 	defer cancel()
@@ -42,7 +42,7 @@ func (c *call) led(name string) bool {
 		return true
 	}
 	for n := range t.Partitions {
-		if c.leadership(t, int32(n)).leader == meta.NoLeader {
+		if c.leaderless(t, int32(n)) {
 			return false
 		}
 	}
@@ -83,12 +83,18 @@ func (c *call) electing(asked []kmsg.MetadataRequestTopic) bool {
 			continue
 		}
 		for n := range t.Partitions {
-			if c.leadership(t, int32(n)).leader == meta.NoLeader && c.quorate(t.Partitions[n].Replicas) {
+			if c.leaderless(t, int32(n)) && c.quorate(t.Partitions[n].Replicas) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// leaderless says that nobody leads a partition, or this node that was elected and does not serve yet: it would refuse records.
+func (c *call) leaderless(t *meta.Topic, number int32) bool {
+	l := c.leadership(t, number)
+	return l.leader == meta.NoLeader || l.leader == c.cfg.NodeID && !l.serves
 }
 
 // quorate says whether most of these nodes are up, as far as this one knows.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -198,5 +199,35 @@ func TestAnElectedLeaderIsNamedInMetadataBeforeItServes(t *testing.T) {
 	resp := c.ask(produceByID(w.ctl.Image().Topic("t").ID, 1, 0, batch("a"))).(*kmsg.ProduceResponse)
 	if p := resp.Topics[0].Partitions[0]; p.CurrentLeader.LeaderID != -1 || len(resp.Brokers) != 0 {
 		t.Errorf("%+v", resp)
+	}
+}
+
+// Who makes a topic or asks for one, writes to it at once and takes a refusal for the end, finds a leader that serves, though it was elected before that.
+func TestTopicsAreAnsweredWhenTheirLeadersServe(t *testing.T) {
+	w := newWorld(t)
+	var starts sync.WaitGroup
+	t.Cleanup(starts.Wait)
+	w.shape = func(p *fakePartition) {
+		p.elected = true
+		starts.Go(func() {
+			time.Sleep(20 * time.Millisecond)
+			p.change(func(p *fakePartition) { p.elected = false })
+		})
+	}
+	c := w.dial()
+	c.metadata(metadataOf(9, true, "auto"))
+	c.create("made", 1)
+	p := w.part("made", 0)
+	for _, topic := range []string{"auto", "made", "made"} {
+		resp := c.ask(produceByID(w.ctl.Image().Topic(topic).ID, 1, 0, batch("a"))).(*kmsg.ProduceResponse)
+		if code := resp.Topics[0].Partitions[0].ErrorCode; code != codeNone {
+			t.Errorf("%s: code %d", topic, code)
+		}
+		p.change(func(p *fakePartition) { p.elected = true })
+		starts.Go(func() {
+			time.Sleep(20 * time.Millisecond)
+			p.change(func(p *fakePartition) { p.elected = false })
+		})
+		c.metadata(metadataOf(9, false, "made"))
 	}
 }
