@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -36,6 +37,8 @@ func Explain(err error, brokers []string, s *load.Security) error {
 		what = "no broker finished a TLS handshake: one that does not speak TLS on this port may never answer; leave out -tls, or use its TLS port"
 	case s != nil && s.TLS != nil && load.HungUp(err):
 		what = fmt.Sprintf("the broker hung up on a client that came in %s: this port may not speak TLS (leave out -tls, or use its TLS port), or it wants -sasl or a certificate (-cert, -key)", s)
+	case s != nil && s.Mechanism != "" && (load.HungUp(err) || errors.Is(err, io.EOF)):
+		what = fmt.Sprintf("the broker hung up on a client that came in %s: this port may not take SASL (leave out -sasl, or use its SASL port), or it wants -tls", s)
 	case load.HungUp(err):
 		what = fmt.Sprintf("the broker hung up on a client that came in %s: it may want -tls, -sasl, or a certificate (-cert, -key)", s)
 	}

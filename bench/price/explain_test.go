@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,15 @@ func TestEveryReasonForSilenceNamesWhatChangesIt(t *testing.T) {
 		if !strings.Contains(got, x.want) || strings.Contains(got, "hush") {
 			t.Errorf("%v: %s", x.err, got)
 		}
+	}
+}
+
+func TestAPortThatDoesNotTakeSASLIsTakenForOne(t *testing.T) {
+	if got := Explain(fmt.Errorf("read: %w", io.EOF), []string{"a:1"}, &load.Security{Mechanism: "PLAIN", User: "ada"}).Error(); !strings.Contains(got, "leave out -sasl") {
+		t.Error(got)
+	}
+	if got := Explain(io.EOF, []string{"a:1"}, nil).Error(); !strings.Contains(got, "no broker of a:1 answers") {
+		t.Error(got)
 	}
 }
 

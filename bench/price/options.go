@@ -36,7 +36,10 @@ const (
 	mostRate    = 1_000_000
 	mostBlocks  = 20
 	mostSteady  = time.Minute
-	MostTime    = 10 * time.Minute // that a whole run may take
+
+	// leastRecords are due in a trial: 500 must be acknowledged (price.yaml), and when they are due is random.
+	leastRecords = 600
+	MostTime     = 10 * time.Minute // that a whole run may take
 )
 
 // Options are the questions a user can change.
@@ -110,6 +113,10 @@ func (o Options) Validate() error {
 	between("the number of blocks", o.Blocks, 1, mostBlocks)
 	if o.Steady < 100*time.Millisecond || o.Steady > mostSteady {
 		bad("the measured part of a trial is %s: give 100ms to %s", o.Steady, mostSteady)
+	}
+	if n := o.Rate * (o.Steady + o.Steady/3).Seconds(); len(errs) == 0 && n < leastRecords {
+		bad("%g records a second are about %.0f in a trial, too few to be judged: give a greater rate, or a longer measured part (%s would do)",
+			o.Rate, n, time.Duration(leastRecords/o.Rate*0.75*float64(time.Second)).Round(time.Second)+time.Second)
 	}
 	return errors.Join(errs...)
 }

@@ -229,6 +229,17 @@ func TestEachMissingRightIsNamedAndNothingIsLeft(t *testing.T) {
 	}
 }
 
+func TestARateWhoseTrialsCannotBeJudgedIsRefusedWithAnotherThatCan(t *testing.T) {
+	o := options("a:1")
+	o.Rate, o.Steady = 20, 2*time.Second
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "too few to be judged") || !strings.Contains(err.Error(), "24s would do") {
+		t.Error(err)
+	}
+	if o.Steady = 24 * time.Second; o.Validate() != nil {
+		t.Error(o.Validate())
+	}
+}
+
 func TestWhoMayDoNothingIsToldEverythingAndHowToGrantIt(t *testing.T) {
 	c, i := cluster(t)
 	p, err := NewPlan(options(c.ListenAddrs()...), load.Facts{})

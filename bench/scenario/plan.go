@@ -16,7 +16,7 @@ const historyBytesPerMessage = 20
 
 // A Plan is what running a scenario would take.
 type Plan struct {
-	Cells, Repeats, Trials int
+	Cells, Repeats, Trials int           // without cells that are absent
 	Warming                time.Duration // of clusters that were not warmed before
 	Total                  time.Duration
 	Messages               int64 // offered in all trials; those of a closed model cannot be told
@@ -34,6 +34,14 @@ func (c Cell) Takes() time.Duration {
 	return d
 }
 
+// Absent says why a cell has no trials, as far as its system alone decides that; "" if it has some.
+func (c Cell) Absent() string {
+	if c.Guarantee == TwoPhaseCommit && c.Target.System == "kafka" {
+		return "Apache Kafka has no voted two-phase commit: its coordinator decides alone"
+	}
+	return ""
+}
+
 // Writes estimates the bytes that all replicas write in one trial. Those of a closed model cannot be told: ok is false.
 func (c Cell) Writes() (bytes int64, ok bool) {
 	return c.messages() * int64(c.Load.Value.Size.Mean()) * int64(max(1, c.Target.ReplicationFactor)), c.Load.Model == "open"
@@ -47,6 +55,10 @@ func (s *Scenario) Plan(warmed map[string]time.Duration) Plan {
 	var block time.Duration
 	var messages int64
 	for _, c := range s.cells {
+		if c.Absent() != "" {
+			p.Cells--
+			continue
+		}
 		block += c.Takes()
 		if bytes, ok := c.Writes(); ok {
 			messages += c.messages()
@@ -69,6 +81,9 @@ func (s *Scenario) Plan(warmed map[string]time.Duration) Plan {
 func (s *Scenario) warming(repeats int, had map[string]time.Duration) time.Duration {
 	var sum time.Duration
 	for _, c := range s.cells {
+		if c.Absent() != "" {
+			continue
+		}
 		key, want := c.Target.ClusterKey(), c.Runs.WarmCluster
 		switch {
 		case c.Runs.FreshCluster:

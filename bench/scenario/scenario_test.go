@@ -164,6 +164,17 @@ func TestAPlanTellsWhatARunTakes(t *testing.T) {
 	}
 }
 
+func TestAPlanCountsNoTrialsOfWhatTheSystemDoesNotHave(t *testing.T) {
+	sets := []string{"guarantee=[idempotent, two_phase_commit]", "producers.transaction.records=[1, 10]"}
+	of := func(system string) Plan {
+		return mustParse(t, "least.yaml", append(sets, "target.system="+system)...).Plan(map[string]time.Duration{})
+	}
+	with, without := of("gopherlog"), of("kafka")
+	if with.Cells != 3 || without.Cells != 1 || without.Trials != without.Repeats || without.Total >= with.Total || without.Messages >= with.Messages {
+		t.Errorf("with %+v\nwithout %+v", with, without)
+	}
+}
+
 func TestKeysThatSayNothingToAGuaranteeMakeNoCellsOfIt(t *testing.T) {
 	s := mustParse(t, "least.yaml", "guarantee=[idempotent, transactional, two_phase_commit]", "producers.transaction.records=[1, 10]",
 		"target.settings={transaction.voted.replicas: [1, 3]}", "producers.count=[1, 8]")

@@ -21,8 +21,8 @@ var errAbsent = errors.New("not applicable")
 
 // cannot says what is known of a cell before anything is started.
 func cannot(c scenario.Cell) error {
-	if c.Guarantee == scenario.TwoPhaseCommit && c.Target.System == "kafka" {
-		return fmt.Errorf("%w: Apache Kafka has no voted two-phase commit: its coordinator decides alone", errAbsent)
+	if why := c.Absent(); why != "" {
+		return fmt.Errorf("%w: %s", errAbsent, why)
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ func (c *planCmd) Run(s *streams) error {
 	for _, p := range list {
 		fmt.Fprintf(s.out, "%s (%s)\n", p.scenario.Name, p.file)
 		for _, cell := range p.scenario.Expand() {
+			if why := cell.Absent(); why != "" {
+				fmt.Fprintf(s.out, "  %-44s %5s  %s\n", cell.Label(), "n/a", why)
+				continue
+			}
 			size := "unbounded: closed model"
 			if bytes, ok := cell.Writes(); ok {
 				size = fmt.Sprintf("%.1f GB on disk", float64(bytes)/1e9)
