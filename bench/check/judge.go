@@ -27,7 +27,7 @@ func Judge(dir string, o Options) (Verdict, error) {
 		judgeEnds, judgeBegun,
 		func(l *ledger, _ map[string]*finding) error { return l.readSends() },
 		func(l *ledger, _ map[string]*finding) error { return l.readAcks() },
-		judgeFinal, judgeReads, judgeLoss, judgeOffsets, judgeGroups,
+		judgeFinal, judgeOrder, judgeReads, judgeLoss, judgeOffsets, judgeGroups,
 		func(l *ledger, found map[string]*finding) error { return judgeTransactions(l, found, o) },
 		func(l *ledger, found map[string]*finding) error { return judgePipelines(l, found, o) },
 		func(l *ledger, found map[string]*finding) error { judgeVotes(found, o.Votes); return nil },

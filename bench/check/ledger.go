@@ -25,6 +25,7 @@ type lane struct {
 	readable bitset   // found by the committed final read; only kept where there are two final reads
 	runs     []txnRun // which transaction which sequences belong to
 	cursor   int      // where in runs the last look-up ended
+	spans    spans    // of sends and offsets, for A10
 }
 
 // bitset grows with what is set.
@@ -74,6 +75,7 @@ type ledger struct {
 	grace    time.Duration
 
 	witnesses witnesses
+	order     order
 	totals    Totals
 	damage    []string // why the history cannot be trusted whole
 }
@@ -104,7 +106,7 @@ func newLedger(dir string, o Options) (*ledger, error) {
 	l.book = newBook()
 	n := len(l.partitions)
 	l.views = make([]view, n)
-	l.witnesses = newWitnesses(n)
+	l.witnesses, l.order = newWitnesses(n), order{ticks: make([]ticks, n)}
 	l.byPlace, l.next, l.end, l.start = make([][]*lane, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range l.end {
 		l.end[i] = -1
@@ -207,6 +209,8 @@ func (l *ledger) readSends() error {
 		a := l.open(r)
 		a.sends++
 		a.sent = max(a.sent, r.Sequence+1)
+		s := a.spans.at(r.Sequence)
+		s.sent = min(s.sent, r.At)
 		l.totals.Sent++
 		l.book.sent(a, r)
 	})
@@ -240,6 +244,7 @@ func (l *ledger) readAcks() error {
 			a.acked.set(r.Sequence)
 			l.totals.Acked++
 			l.witnesses.acked(r, a)
+			l.order.acked(a, r)
 		case history.Failed:
 			if a.failed == nil {
 				a.failed = map[uint64]bool{}

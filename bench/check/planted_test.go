@@ -217,6 +217,29 @@ var faults = []planted{
 			list[i].Sequence, list[j].Sequence = 101, 100
 		}
 	}, map[string]int64{"A9": 1}, ""},
+	{"a message that stands before one acknowledged when it was sent", func(t *testing.T, w *world) {
+		for _, list := range [][]history.Record{w.drain, w.reads, w.acks} { // another lane's, so that each keeps its own order
+			i, j := find(t, list, 100), slices.IndexFunc(list, func(r history.Record) bool { return r.Producer == 0 && r.Partition == 1 && r.Sequence == 100 })
+			if list[i].Kind == history.Outcome {
+				list[i].Offset, list[j].Offset = list[j].Offset, list[i].Offset
+				continue
+			}
+			list[i].Producer, list[j].Producer = 0, 1
+		}
+		i, j := find(t, w.sends, 100), slices.IndexFunc(w.acks, func(r history.Record) bool { return r.Producer == 0 && r.Partition == 1 && r.Sequence == 100 })
+		w.sends[i].At = w.acks[j].At + 5*time.Millisecond
+		w.acks[find(t, w.acks, 100)].At = w.sends[i].At + time.Millisecond
+		for k := range w.sends { // what follows in its lane was sent and acknowledged later
+			if r := &w.sends[k]; r.Producer == 1 && r.Partition == 1 && r.Sequence > 100 {
+				r.At += 10 * time.Millisecond
+			}
+		}
+		for k := range w.acks {
+			if r := &w.acks[k]; r.Partition == 1 && (r.Sequence > 100 || r.Sequence == 100 && r.Producer == 1) {
+				r.At += 10 * time.Millisecond
+			}
+		}
+	}, map[string]int64{"A10": 1}, ""},
 	{"a replica that holds another batch", func(t *testing.T, w *world) {
 		p := &w.held.Partitions[1]
 		p.Different, p.Differences = 1, []replicas.Difference{{Node: 2, Offset: 17, Kind: replicas.Divergent, What: "epoch 3"}}

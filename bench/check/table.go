@@ -20,6 +20,7 @@ var rules = []described{
 	{"A7", "loss shape", "where the lost messages of a lane lie: before, between or after those that were delivered", "acknowledged messages"},
 	{"A8", "replicas differ", "batches that are not byte for byte the same at all replicas that hold them", "batches that replicas hold"},
 	{"A9", "reordered", "messages of a lane that stand before an earlier one", "messages in the log"},
+	{"A10", "out of real time", "messages that stand before one that was acknowledged when they were sent", "messages acknowledged at a known offset"},
 	{"A11", "end went back", "end offsets that were smaller than an earlier answer of the same or an older leader epoch", "end offset answers"},
 	{"A12", "behind", "replicas that still lack something after the final read", "replicas"},
 
@@ -83,12 +84,12 @@ const (
 var must = map[scenario.Guarantee][]string{
 	scenario.AtMostOnce:  {"A1", "A2", "A3", "A8", "A11", "B1", "B2", "B5", "B8", "B9", "B10", "B12"},
 	scenario.AtLeastOnce: {"A1", "A3", "A4", "A5", "A6", "A8", "A11", "B1", "B2", "B3", "B4", "B6", "B7", "B8", "B9", "B10", "B12"},
-	scenario.Idempotent:  {"A1", "A2", "A3", "A4", "A5", "A6", "A8", "A9", "A11", "B1", "B2", "B3", "B4", "B6", "B7", "B8", "B9", "B10", "B12"},
+	scenario.Idempotent:  {"A1", "A2", "A3", "A4", "A5", "A6", "A8", "A9", "A10", "A11", "B1", "B2", "B3", "B4", "B6", "B7", "B8", "B9", "B10", "B12"},
 	transactional:        committedMust,
 	twoPhaseCommit:       append(slices.Clone(committedMust), "D1", "D2", "D3", "D4", "D5", "D6"),
 }
 
-var committedMust = []string{"A1", "A2", "A3", "A4", "A5", "A6", "A8", "A9", "A11", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B12",
+var committedMust = []string{"A1", "A2", "A3", "A4", "A5", "A6", "A8", "A9", "A10", "A11", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B12",
 	"C1", "C2", "C3", "C5", "C7", "C8", "C9", "C11", "C12"}
 
 // DemandOf is the verdict table: what guarantee g asks of rule id. A5 never proves a violation: where it must be zero and is not, the

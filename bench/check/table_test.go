@@ -20,6 +20,7 @@ A6    m            V             V          V             V
 A7    m            m             m          m             m
 A8    V            V             V          V             V
 A9    m            m             V          V             V
+A10   m            m             V          V             V
 A11   V            V             V          V             V
 A12   m            m             m          m             m
 B1    V            V             V          V             V

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,8 @@ func randomWorld(rnd *rand.Rand) *world {
 	for i := range w.acks {
 		if rnd.IntN(100) == 0 {
 			w.acks[i].Result, w.acks[i].Offset, w.acks[i].Class = history.Unknown, -1, 1
+		} else if rnd.IntN(200) == 0 {
+			w.acks[i].Offset = int64(rnd.IntN(int(w.acks[i].Offset) + 1))
 		}
 	}
 	return w
@@ -75,7 +78,7 @@ func twin(w *world) map[string]int64 {
 	id := func(r history.Record) message { return message{r.Producer, r.Partition, r.Sequence} }
 	sent, copies, last := map[message]bool{}, map[message]int64{}, map[message]uint64{}
 	at := map[string]message{}
-	n := map[string]int64{"A1": 0, "A2": 0, "A3": 0, "A4": 0, "A5": 0, "A6": 0, "A7": 0, "A9": 0}
+	n := map[string]int64{"A1": 0, "A2": 0, "A3": 0, "A4": 0, "A5": 0, "A6": 0, "A7": 0, "A9": 0, "A10": 0}
 	ends := map[uint32]int64{}
 	place := func(r history.Record) string { return fmt.Sprint(r.Partition, "/", r.Offset) }
 	for _, r := range w.sends {
@@ -97,6 +100,18 @@ func twin(w *world) map[string]int64 {
 			n["A9"]++
 		}
 		last[lane] = r.Sequence + 1
+	}
+	sentAt := map[message]time.Duration{}
+	for _, r := range w.sends {
+		sentAt[id(r)] = r.At
+	}
+	for _, y := range w.acks {
+		inLog := func(r history.Record) bool { return r.Result == history.OK && copies[id(r)] > 0 }
+		if inLog(y) && slices.ContainsFunc(w.acks, func(x history.Record) bool {
+			return inLog(x) && x.Partition == y.Partition && x.Offset > y.Offset && x.At/tick < sentAt[id(y)]/tick
+		}) {
+			n["A10"]++
+		}
 	}
 	for _, r := range w.reads {
 		if at[place(r)] != id(r) {

@@ -62,6 +62,7 @@ var ruleNames = map[string]string{
 	"A3": "messages never sent, failed for certain, damaged, or in the wrong partition", "A4": "acknowledged messages absent below an offset that was read",
 	"A5": "acknowledged messages neither read nor proven absent: never a pass", "A6": "acknowledged messages beyond the end of the log",
 	"A7": "where in a producer's sequence the lost ones lie", "A8": "batches that are not byte for byte the same at all replicas that hold them", "A9": "messages that stand before an earlier one of their producer and partition",
+	"A10": "messages that stand before one that was acknowledged when they were sent",
 	"A11": "end offsets that went back within an equal or rising leader epoch", "A12": "replicas that still lack something after the final read",
 	"B1": "messages that a poll skipped", "B2": "messages that a poll brought out of order",
 	"B3": "messages skipped between two polls of a member without a reason", "B4": "polls that went back without a reason",

@@ -21,7 +21,7 @@ var (
 
 // RuleIDs are the rules that a history is judged by.
 func RuleIDs() []string {
-	return []string{"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A11", "A12",
+	return []string{"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "A12",
 		"B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12",
 		"C1", "C2", "C3", "C5", "C7", "C8", "C9", "C10", "C11", "C12",
 		"D1", "D2", "D3", "D4", "D5", "D6"}

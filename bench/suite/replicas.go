@@ -18,7 +18,7 @@ import (
 // the first part is, and of the rest the heads of the batches, so that trials at full load do not take longer for it.
 var (
 	replicasAfterFaults = replicas.Limits{Whole: 4 << 30, Time: 10 * time.Second, Patience: 10 * time.Second}
-	replicasElse        = replicas.Limits{Whole: 128 << 20, Time: 2 * time.Second, Patience: 10 * time.Second}
+	replicasElse        = replicas.Limits{Whole: 64 << 20, Time: 500 * time.Millisecond, Patience: 10 * time.Second}
 )
 
 // replicasFile is the evidence, beside the history.
