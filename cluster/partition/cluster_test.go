@@ -126,7 +126,7 @@ func (n *node) start() {
 
 func (n *node) ready() {
 	n.c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if err := n.ctl.WaitReady(ctx); err != nil {
 		_, why := n.ctl.Ready()
@@ -207,7 +207,7 @@ func (c *cluster) leader(topic string, number int32) *node {
 // await is eventually with the cluster's patience.
 func (c *cluster) await(what string, ok func() bool) {
 	c.t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("never: %s", what)
 		}
