@@ -112,6 +112,7 @@ func (c *cluster) equal(dir string) {
 // behind it are sent again.
 type load struct {
 	done  chan struct{}
+	once  sync.Once
 	wg    sync.WaitGroup
 	acked []int32
 }
@@ -132,11 +133,12 @@ func startLoad(c *cluster, partitions int) *load {
 			}
 		}()
 	}
+	c.t.Cleanup(func() { l.stop() }) // also when the test fails, and before its nodes end
 	return l
 }
 
 func (l *load) stop() []int32 {
-	close(l.done)
+	l.once.Do(func() { close(l.done) })
 	l.wg.Wait()
 	return l.acked
 }
