@@ -30,13 +30,9 @@ func TestRandomFaultsLoseNothing(t *testing.T) {
 		n := c.nodes[rng.IntN(3)]
 		switch rng.IntN(3) {
 		case 0:
-			c.mu.Lock()
-			n.kill()
-			c.mu.Unlock()
+			c.locked(n.kill)
 			pause(rng, 800)
-			c.mu.Lock()
-			n.start()
-			c.mu.Unlock()
+			c.locked(n.start)
 		case 1:
 			c.net.Isolate(n.id)
 			pause(rng, 1500)
@@ -68,6 +64,13 @@ func TestRandomFaultsLoseNothing(t *testing.T) {
 		}
 		c.equal(fmt.Sprintf("t-%d", p))
 	}
+}
+
+// locked runs what must not be seen by the load, and lets go also when it fails the test.
+func (c *cluster) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
 }
 
 func pause(rng *rand.Rand, millis int) {
