@@ -40,9 +40,9 @@ func (p prints) at(partition uint32, offset int64) *print {
 	return &row[i]
 }
 
-// mark mixes offset and message into 64 bits.
+// mark mixes offset and message into 64 bits. The first message of all must count for something, too.
 func mark(offset int64, lane uint32, sequence uint64) uint64 {
-	h := uint64(offset)*0x9e3779b97f4a7c15 ^ (uint64(lane)<<40+sequence)*0xc2b2ae3d27d4eb4f
+	h := uint64(offset+1)*0x9e3779b97f4a7c15 ^ (uint64(lane)<<40+sequence)*0xc2b2ae3d27d4eb4f
 	h = (h ^ h>>29) * 0xbf58476d1ce4e5b9
 	return h ^ h>>32
 }
