@@ -72,10 +72,9 @@ func TestFollowerNeedNotBeMissed(t *testing.T) {
 	}
 }
 
-func TestRecordsThatTheDiskRefusedForbidAPass(t *testing.T) {
-	tr, _ := trialWithFault()
-	tr.dir, tr.cell.Guarantee = &result.Dir{Path: t.TempDir()}, scenario.AtLeastOnce
-	tr.outcome.Drain.Complete = true
+// writeHistory of one message that was sent, acknowledged and read.
+func writeHistory(t *testing.T, tr *oneTrial) {
+	t.Helper()
 	w, err := history.Create(tr.dir.History(""), 1, []history.Partition{{Topic: "load"}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +94,13 @@ func TestRecordsThatTheDiskRefusedForbidAPass(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestRecordsThatTheDiskRefusedForbidAPass(t *testing.T) {
+	tr, _ := trialWithFault()
+	tr.dir, tr.cell.Guarantee = &result.Dir{Path: t.TempDir()}, scenario.AtLeastOnce
+	tr.outcome.Drain.Complete = true
+	writeHistory(t, tr)
 	for dropped, want := range map[int64]check.Status{0: check.Pass, 1: check.Inconclusive} {
 		tr.outcome.History.Dropped = dropped
 		if err := tr.judge(load.Plan{}, nil); err != nil || tr.out.Check.Status != want {

@@ -11,22 +11,25 @@ import (
 
 	"gopherlog/bench/load"
 	"gopherlog/bench/replicas"
+	"gopherlog/bench/scenario"
 	"gopherlog/bench/target"
 )
 
-// What is read of the replicas after a trial. Faults make replicas differ, so that a trial with some is read byte by byte; of others
-// the first part is, and of the rest the heads of the batches, so that trials at full load do not take longer for it.
-var (
-	replicasAfterFaults = replicas.Limits{Whole: 4 << 30, Time: 10 * time.Second, Patience: 10 * time.Second}
-	replicasElse        = replicas.Limits{Whole: 64 << 20, Time: 500 * time.Millisecond, Patience: 10 * time.Second}
-)
+// replicaLimits bound what is read of the replicas after a trial. Faults make replicas differ, so that a trial with some is read byte by
+// byte; of others the first part is, and of the rest the heads of the batches, so that trials at full load do not take longer for it.
+func replicaLimits(c scenario.Cell) replicas.Limits {
+	if len(c.Faults) > 0 {
+		return replicas.Limits{Whole: 4 << 30, Time: 10 * time.Second, Patience: 10 * time.Second}
+	}
+	return replicas.Limits{Whole: 64 << 20, Time: 500 * time.Millisecond, Patience: 10 * time.Second}
+}
 
 // replicasFile is the evidence, beside the history.
 const replicasFile = "replicas.json"
 
 // replicasOf compares what the nodes have on disk of the trial's topics, and of those in which the brokers keep their own affairs; nil
 // where there is one replica only, or the disks are not ours.
-func (t *oneTrial) replicasOf(ctx context.Context, plan load.Plan) *replicas.Report {
+func (t *oneTrial) replicasOf(ctx context.Context, plan load.Plan, limits replicas.Limits) *replicas.Report {
 	if t.cell.Target.System != "gopherlog" || t.cell.Target.ReplicationFactor < 2 {
 		return nil
 	}
@@ -39,10 +42,6 @@ func (t *oneTrial) replicasOf(ctx context.Context, plan load.Plan) *replicas.Rep
 	topics := map[string]bool{}
 	for _, x := range plan.Topics {
 		topics[x.Name] = true
-	}
-	limits := replicasElse
-	if len(t.cell.Faults) > 0 {
-		limits = replicasAfterFaults
 	}
 	r, err := replicas.Read(ctx, nodes, func(topic string) bool { return topics[topic] || strings.HasPrefix(topic, "__") }, limits)
 	if err != nil {

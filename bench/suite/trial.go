@@ -125,7 +125,7 @@ func (t *oneTrial) execute(ctx context.Context, seed int64) error {
 	}
 	t.insync = t.fewestInSync(ctx, plan)
 	t.describe(plan) // asks the system for its topic settings: before the topics go
-	if err := t.judge(plan, t.replicasOf(ctx, plan)); err != nil {
+	if err := t.judge(plan, t.replicasOf(ctx, plan, replicaLimits(t.cell))); err != nil {
 		return err
 	}
 	if err := t.files(); err != nil { // the verdict stands without the series
