@@ -261,3 +261,30 @@ func BenchmarkCompare(b *testing.B) {
 		})
 	}
 }
+
+// A partition that stays different takes nothing from the others.
+func TestOneThatStaysDifferentLeavesTheOthersTheirTime(t *testing.T) {
+	p := honest(2 * lookEvery)
+	nodes := p.write(t)
+	for _, n := range nodes {
+		for k, name := range []string{"aa-0", "zz-0"} { // smaller, and as large
+			dir := filepath.Join(n.Data, topicsDir, name)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			b := batch(0, 2, 1, 30+k*n.ID)
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%020d.log", 0)), b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r, err := Read(t.Context(), nodes, everything, Limits{Whole: 1 << 30, Time: 30 * time.Second, Patience: 2 * again})
+	if err != nil || len(r.Partitions) != 3 || len(r.Unread) != 0 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	for _, p := range r.Partitions {
+		if want := map[string]int64{"zz": 1}[p.Topic]; p.Different != want {
+			t.Errorf("%+v", p)
+		}
+	}
+}

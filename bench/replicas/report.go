@@ -50,17 +50,38 @@ func Read(ctx context.Context, nodes []Node, want func(topic string) bool, l Lim
 	if err != nil {
 		return out, err
 	}
-	now := time.Now()
-	until, patience := now.Add(l.Time), now.Add(l.Time+l.Patience)
-	left := l.Whole
-	for i, c := range list {
+	until, left := time.Now().Add(l.Time), l.Whole
+	out.Partitions = make([]Partition, len(list))
+	var open []int // not the same, or not all there
+	for i := range list {
+		c := &list[i]
 		b := Bounds{Whole: left / int64(len(list)-i), Until: until}
-		p, err := settle(ctx, c, b, patience)
-		if err != nil {
-			return out, fmt.Errorf("replicas: %s/%d: %w", c.topic, c.partition, err)
-		}
 		left = max(0, left-min(c.bytes, b.Whole))
-		out.Partitions = append(out.Partitions, p)
+		if out.Partitions[i], err = c.compare(ctx, b); err != nil {
+			return &Report{Partitions: out.Partitions[:i]}, err
+		}
+		if !out.Partitions[i].settled() {
+			open = append(open, i)
+		}
+	}
+	for until = time.Now().Add(l.Patience); len(open) > 0 && time.Now().Before(until); {
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return out, ctx.Err()
+		}
+		round := open
+		open = nil
+		for _, i := range round {
+			if out.Partitions[i], err = list[i].compare(ctx, Bounds{Whole: l.Whole, Until: until.Add(l.Time)}); err != nil {
+				return out, err
+			}
+			if !out.Partitions[i].settled() {
+				open = append(open, i)
+			}
+		}
+	}
+	for _, p := range out.Partitions {
 		if p.Stopped != "" {
 			out.Unread = append(out.Unread, fmt.Sprintf("%s/%d: %s", p.Topic, p.Partition, p.Stopped))
 		}
@@ -68,24 +89,25 @@ func Read(ctx context.Context, nodes []Node, want func(topic string) bool, l Lim
 	return out, nil
 }
 
-// settle compares a partition until its copies are the same and have the same end.
-func settle(ctx context.Context, c candidate, b Bounds, patience time.Time) (Partition, error) {
-	for {
-		p, err := Compare(ctx, c.topic, c.partition, slices.Clone(c.copies), b)
-		gone := errors.Is(err, fs.ErrNotExist) // removed while it was read
-		switch {
-		case err != nil && !gone:
-			return p, err
-		case !gone && p.Different == 0 && len(p.Behind()) == 0, time.Now().After(patience):
-			return p, err
-		}
-		select {
-		case <-time.After(again):
-			b.Until = time.Now().Add(time.Until(patience) + again)
-		case <-ctx.Done():
-			return p, ctx.Err()
-		}
+// removed is why a partition was not compared: a file of it went while it was read.
+const removed = "a file was removed while it was read"
+
+// compare compares a partition once.
+func (c *candidate) compare(ctx context.Context, b Bounds) (Partition, error) {
+	p, err := Compare(ctx, c.topic, c.partition, slices.Clone(c.copies), b)
+	if errors.Is(err, fs.ErrNotExist) {
+		p.Stopped = removed
+		return p, nil
 	}
+	if err != nil {
+		return p, fmt.Errorf("replicas: %s/%d: %w", c.topic, c.partition, err)
+	}
+	return p, nil
+}
+
+// settled says that another look would find no more.
+func (p *Partition) settled() bool {
+	return p.Different == 0 && len(p.Behind()) == 0 && p.Stopped != removed
 }
 
 // list finds the copies of every partition.

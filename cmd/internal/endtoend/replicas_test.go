@@ -17,7 +17,7 @@ func (c *cluster) held(t *testing.T, wait time.Duration) *replicas.Report {
 	for i, d := range c.dirs {
 		nodes = append(nodes, replicas.Node{ID: i + 1, Data: d})
 	}
-	r, err := replicas.Read(t.Context(), nodes, func(topic string) bool { return topic == "t" }, replicas.Limits{Whole: 1 << 30, Time: patience, Patience: wait - patience})
+	r, err := replicas.Read(t.Context(), nodes, func(topic string) bool { return topic == "t" }, replicas.Limits{Whole: 1 << 30, Time: patience, Patience: wait})
 	if err != nil {
 		t.Fatal(err)
 	}
