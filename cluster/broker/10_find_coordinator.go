@@ -104,11 +104,14 @@ func (c *call) awaitShard(ctx context.Context, t *meta.Topic, number int32) *met
 	}
 }
 
-// leaderOf is the broker that leads a shard as far as is known now, nil if there is none.
+// leaderOf is the broker that leads a shard as far as is known now, nil if there is none, or it is this one and does not serve yet.
 func (c *call) leaderOf(t *meta.Topic, number int32) *meta.Broker {
 	image := c.cfg.Meta.Image()
 	if now := image.Topic(t.Name); now != nil && now.ID == t.ID {
 		t = now
+	}
+	if c.leaderless(t, number) {
+		return nil
 	}
 	return image.Brokers[c.leadership(t, number).leader]
 }
