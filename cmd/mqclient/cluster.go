@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gopherlog/cmd/internal/cli"
 )
@@ -97,19 +98,37 @@ func look(s *session) (*clusterReport, error) {
 			}
 		}
 	}
-	r.Nodes = make([]nodeLine, len(m.Brokers))
-	var asked sync.WaitGroup
-	for i, b := range m.Brokers {
-		n := &r.Nodes[i]
-		*n = nodeLine{Node: b.NodeID, Address: net.JoinHostPort(b.Host, fmt.Sprint(b.Port)), Controller: b.NodeID == m.Controller, Leads: leads[b.NodeID]}
+	for _, b := range m.Brokers {
+		r.Nodes = append(r.Nodes, nodeLine{Node: b.NodeID, Address: net.JoinHostPort(b.Host, fmt.Sprint(b.Port)), Controller: b.NodeID == m.Controller, Leads: leads[b.NodeID]})
 		if b.Rack != nil {
-			n.Rack = *b.Rack
+			r.Nodes[len(r.Nodes)-1].Rack = *b.Rack
 		}
-		asked.Go(func() { n.ask(ctx, s, admin) })
+	}
+	var asked sync.WaitGroup
+	for i := range r.Nodes {
+		asked.Go(func() { r.Nodes[i].ask(ctx, s, admin) })
 	}
 	asked.Wait()
+	r.Nodes = append(r.Nodes, fenced(ctx, s, r.Nodes)...)
 	slices.SortFunc(r.Nodes, func(a, b nodeLine) int { return int(a.Node - b.Node) })
 	return r, nil
+}
+
+// fenced are the nodes that are registered and not among those that clients are sent to, because the node that was asked
+// believes them to be down. A cluster that does not tell of such nodes has none here.
+func fenced(ctx context.Context, s *session, known []nodeLine) (out []nodeLine) {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.IncludeFencedBrokers = true
+	resp, err := req.RequestWith(ctx, s.client)
+	if err != nil {
+		return nil
+	}
+	for _, b := range resp.Brokers {
+		if !slices.ContainsFunc(known, func(n nodeLine) bool { return n.Node == b.NodeID }) {
+			out = append(out, nodeLine{Node: b.NodeID, Address: net.JoinHostPort(b.Host, fmt.Sprint(b.Port)), State: stateSilent})
+		}
+	}
+	return out
 }
 
 const (

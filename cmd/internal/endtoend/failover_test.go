@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // three starts a cluster of three nodes and waits until all are ready. Both slices are by id - 1.
@@ -135,9 +136,19 @@ func TestClusterStatusSaysWhichNodesDoNotAnswer(t *testing.T) {
 		t.Fatalf("%s, and the status is never right; exit code %d:\n%s%s", what, r.code, r.out, r.err)
 	}
 	status("all are up", func(r result) bool { return r.code == 0 && strings.Count(r.out, "ready") == 3 })
-	for _, p := range nodes[:2] {
-		p.cmd.Process.Kill()
-		<-p.done
-	}
+	eventually(t, func() error { // the one that stays may learn last who is there
+		resp, err := dialWire(t, addrs[2]).ask(kmsg.NewPtrDescribeClusterRequest())
+		if err != nil {
+			return err
+		}
+		if n := len(resp.(*kmsg.DescribeClusterResponse).Brokers); n != 3 {
+			return fmt.Errorf("node 3 knows of %d nodes", n)
+		}
+		return nil
+	})
+	kill := func(p *process) { p.cmd.Process.Kill(); <-p.done }
+	kill(nodes[0])
+	status("one of three is killed", func(r result) bool { return r.code == 1 && strings.Count(r.out, "does not answer") == 1 })
+	kill(nodes[1])
 	status("two of three are killed", func(r result) bool { return r.code == 1 && strings.Count(r.out, "does not answer") == 2 })
 }
