@@ -68,25 +68,39 @@ type picture struct {
 // rightMargin keeps the last tick's label inside the picture.
 const rightMargin = 18 * vg.Length(1)
 
+// single draws one plot. Labels of logarithmic axes are drawn here: the library reckons with them at the middle value, far up, and shrinks the
+// plot for what would stick out there.
 func single(p *plot.Plot, w, h vg.Length) picture {
-	label := ""
-	if _, log := p.Y.Scale.(plot.LogScale); log { // the library centres it by value, far up, and leaves room above the axis for it
-		label, p.Y.Label.Text = p.Y.Label.Text, ""
-	}
+	xl, yl := logLabel(&p.X), logLabel(&p.Y)
 	return picture{w: w, h: h, draw: func(c draw.Canvas) {
 		c = draw.Crop(c, 0, -rightMargin, 0, -4)
-		if label == "" {
-			p.Draw(c)
-			return
+		inner := c
+		xs, ys := p.X.Label.TextStyle, p.Y.Label.TextStyle
+		if xl != "" {
+			inner.Min.Y += xs.Height(xl) + p.X.Label.Padding
 		}
-		sty := p.Y.Label.TextStyle
-		wide, descent := sty.Height(label), sty.FontExtents().Descent
-		inner := draw.Crop(c, wide+descent+p.Y.Label.Padding, 0, 0, 0)
+		high, descent := ys.Height(yl), ys.FontExtents().Descent
+		if yl != "" {
+			inner.Min.X += high + descent + p.Y.Label.Padding
+		}
 		p.Draw(inner)
 		area := p.DataCanvas(inner)
-		sty.Rotation += math.Pi / 2
-		c.FillText(sty, vg.Point{X: c.Min.X + wide - descent, Y: (area.Min.Y + area.Max.Y) / 2}, label)
+		if xl != "" {
+			c.FillText(xs, vg.Point{X: (area.Min.X + area.Max.X) / 2, Y: c.Min.Y + xs.FontExtents().Descent}, xl)
+		}
+		if yl != "" {
+			ys.Rotation += math.Pi / 2
+			c.FillText(ys, vg.Point{X: c.Min.X + high - descent, Y: (area.Min.Y + area.Max.Y) / 2}, yl)
+		}
 	}}
+}
+
+// logLabel takes the label of a logarithmic axis off it.
+func logLabel(a *plot.Axis) (label string) {
+	if _, log := a.Scale.(plot.LogScale); log {
+		label, a.Label.Text = a.Label.Text, ""
+	}
+	return label
 }
 
 // stacked draws plots under each other with their x axes aligned.

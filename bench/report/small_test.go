@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"gopherlog/bench/fault"
 	"gopherlog/bench/result"
@@ -64,6 +66,17 @@ func TestNamesOfRowsHaveRoomBesideTheirMarks(t *testing.T) {
 		if at := 340 * p.X.Norm(2); at > 290.1 {
 			t.Errorf("beside the highest mark above %g are %.0f points", lo, 340-at)
 		}
+	}
+}
+
+func TestTheLabelOfALogarithmicAxisTakesNoWidthFromItsPlot(t *testing.T) {
+	p := newPlot("seconds for which a reader got nothing of a partition with waiting records", "")
+	p.HideY()
+	setLog(&p.X, 0.001, 5)
+	makeRoom(&p.X, 430, 0, fullWidth-rightMargin)
+	single(p, fullWidth, 100)
+	if area := p.DataCanvas(draw.New(vgsvg.New(fullWidth, 100))); area.Max.X < fullWidth-2*rightMargin {
+		t.Errorf("the plot ends at %.0f of %.0f points", area.Max.X, fullWidth)
 	}
 }
 
