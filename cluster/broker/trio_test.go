@@ -204,8 +204,8 @@ func (n *trioNode) kill() {
 	n.c.net.Kill(n.id)
 	n.c.net.Isolate(n.id) // or what blocks at a failpoint would go on and reach others
 	defer n.c.net.Heal()
+	survived := n.fs.Clone() // before what blocks at a failpoint goes on: a lone replica would still decide
 	n.points.DisarmAll()
-	survived := n.fs.Clone()
 	if n.broker != nil {
 		n.broker.Close()
 	}

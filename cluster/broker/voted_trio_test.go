@@ -271,20 +271,27 @@ func (c *trio) abort(cl *kgo.Client) {
 	}
 }
 
-// attempt runs a transaction that is to stop at a point of its way, and gives its outcome. One that goes with a leadership before it is there
-// is run again.
-func attempt(ctx context.Context, cl *kgo.Client, text string, stopped func() bool) chan error {
-	done := make(chan error, 1)
+// attempt runs a transaction that is to stop at a point of its way on one of these nodes. One that goes with a leadership before it is there is
+// run again. reached says whether it has been there; a node that is killed afterwards forgets it, reached does not.
+func attempt(ctx context.Context, cl *kgo.Client, text string, point failpoint.Name, nodes ...*trioNode) (outcome chan error, reached func() bool) {
+	var been atomic.Bool
+	reached = func() bool {
+		if hit(point, nodes...) != nil {
+			been.Store(true)
+		}
+		return been.Load()
+	}
+	outcome = make(chan error, 1)
 	go func() {
 		for {
 			err := transact(ctx, cl, kgo.TryCommit, text, 0, 1, 2)
-			if !lost(err) || stopped() || cl.EndTransaction(ctx, kgo.TryAbort) != nil {
-				done <- err
+			if !lost(err) || reached() || cl.EndTransaction(ctx, kgo.TryAbort) != nil {
+				outcome <- err
 				return
 			}
 		}
 	}()
-	return done
+	return outcome, reached
 }
 
 // A client whose transaction was lost with its coordinator goes on by aborting it, without being made anew.
@@ -424,9 +431,8 @@ func TestAVotedTransactionOutlivesAKillBetweenAnyTwoSteps(t *testing.T) {
 			cl := c.transactional("2pc.x")
 			c.insist(cl, "first", 0, 1, 2)
 			pause(t, step.point, step.nth, c.nodes[:]...)
-			passed := func() bool { return hit(step.point, c.nodes[:]...) != nil }
-			done := attempt(within(t, patience), cl, "second", passed)
-			c.await("the point is passed", passed)
+			done, reached := attempt(within(t, patience), cl, "second", step.point, c.nodes[:]...)
+			c.await("the point is passed", reached)
 			victim := hit(step.point, c.nodes[:]...)
 			for _, n := range c.nodes {
 				if n != victim {
@@ -471,9 +477,9 @@ func TestDoubtLastsUntilACoordinatorIsThere(t *testing.T) {
 			pause(t, "voted/after-vote", 1, victim)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			done := attempt(ctx, cl, "second", func() bool { return hit("voted/after-vote", victim) != nil })
+			done, reached := attempt(ctx, cl, "second", "voted/after-vote", victim)
 			// All three, unless leadership moved under somebody on a machine that is busy otherwise.
-			c.await("participants have promised", func() bool { return c.doubts() >= 1 && hit("voted/after-vote", victim) != nil })
+			c.await("participants have promised", func() bool { return reached() && c.doubts() >= 1 })
 			victim.kill()
 			if replicas == 3 {
 				killed := time.Now()
@@ -519,8 +525,8 @@ func TestAPromiseOutlivesTheDeathOfAllNodes(t *testing.T) {
 	pause(t, "voted/after-vote", 1, c.nodes[:]...)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	done := attempt(ctx, cl, "second", func() bool { return hit("voted/after-vote", c.nodes[:]...) != nil })
-	c.await("participants have promised", func() bool { return c.doubts() >= 1 && hit("voted/after-vote", c.nodes[:]...) != nil })
+	done, reached := attempt(ctx, cl, "second", "voted/after-vote", c.nodes[:]...)
+	c.await("participants have promised", func() bool { return reached() && c.doubts() >= 1 })
 	for _, n := range c.nodes {
 		n.kill()
 	}
