@@ -51,8 +51,8 @@ func (s *step) rebalanceDue() {
 }
 
 // complete begins the next generation with those who joined, who are told when it is durable: whoever coordinates next knows then what they
-// speak of, so that they need not give up their partitions because a coordinator went away in the midst of a rebalance. Static members who did not keep their place until their session ends; nobody
-// waits for them to ask for their assignment.
+// speak of, so that they need not give up their partitions because a coordinator went away in the midst of a rebalance. Static members who
+// did not keep their place until their session ends; nobody waits for them to ask for their assignment.
 func (s *step) complete() {
 	s.Delaying, s.Grown, s.Patience = false, false, 0
 	for _, m := range s.Members {
