@@ -419,6 +419,18 @@ func (c *cluster) committed(topic string, number int32) (end int64) {
 	return end
 }
 
+// on waits for a node's replica: a topic is created when a majority knows it, and the others hear of it, or open theirs, a moment later. So does
+// a node that has just started.
+func (c *cluster) on(n *node, topic string, number int32) (p *Partition) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("%s-%d is open on node %d", topic, number, n.id), func() bool {
+		var err error
+		p, err = n.m.Get(topic, number)
+		return err == nil
+	})
+	return p
+}
+
 func (c *cluster) leaderPartition(topic string, number int32) *Partition {
 	n := c.leader(topic, number)
 	if n == nil {
@@ -548,7 +560,7 @@ func TestFailoverTakesNoTimers(t *testing.T) {
 		const partitions = 12
 		c.create("t", partitions, 3, nil)
 		c.led("t", partitions)
-		victim := c.leader("t", 0)
+		victim := c.leading("t", 0)
 		before := len(victim.m.led())
 		began := time.Now()
 		c.net.Kill(victim.id)

@@ -81,8 +81,7 @@ func (c *cluster) sameSegments(dir string, number int32) {
 	end := c.committed("lent", number)
 	var want map[string][]byte
 	for _, n := range c.nodes {
-		p, err := n.m.Get("lent", number)
-		n.must(err)
+		p := c.on(n, "lent", number)
 		c.await(fmt.Sprintf("node %d to have everything", n.id), func() bool { return p.HighWatermark() >= end })
 		n.must(p.log.Sync())
 		rep, err := log.Verify(n.fs, n.fs.PathJoin("data", topicsDir, dir))

@@ -18,8 +18,7 @@ func TestRetentionByBytesDoesNotWaitForTheClock(t *testing.T) {
 		c.produce("busy", 0, batchOf(nil, 2, 100_000))
 	}
 	for _, n := range c.nodes {
-		p, err := n.m.Get("busy", 0)
-		n.must(err)
+		p := c.on(n, "busy", 0)
 		c.await("the oldest segments to go", func() bool { return p.Size() <= 4*segment+retentionStep && p.LogStart() > 0 })
 	}
 }

@@ -188,8 +188,7 @@ func TestAFollowerKnowsWhatIsOpenBeforeItLeads(t *testing.T) {
 	c.mustPart(0, part(7, 0, 3, 1))
 	end := c.leadingPartition().HighWatermark()
 	for _, n := range c.nodes {
-		p, err := n.m.Get("t", 0)
-		n.must(err)
+		p := c.on(n, "t", 0)
 		c.await(fmt.Sprintf("node %d has it", n.id), func() bool { return p.HighWatermark() == end && p.LastStable() == 4 })
 		got := p.Producers()
 		if len(got) != 1 || got[0].Transaction != 4 || got[0].LastSequence != 3 {
@@ -223,8 +222,7 @@ func TestASnapshotThatIsInstalledCarriesTransactions(t *testing.T) {
 		p, err := wiped.m.Get("t", 0)
 		return err == nil && p.HighWatermark() == open+1
 	})
-	p, err := wiped.m.Get("t", 0)
-	wiped.must(err)
+	p := c.on(wiped, "t", 0)
 	if got := p.LastStable(); got != open {
 		t.Fatalf("last stable offset %d after the install, want %d", got, open)
 	}
@@ -292,8 +290,7 @@ func TestRandomTransactionsAcrossKills(t *testing.T) {
 	}
 	t.Logf("%d transactions committed, %d aborted", committed, aborted)
 	for _, n := range c.nodes {
-		p, err := n.m.Get("t", 0)
-		n.must(err)
+		p := c.on(n, "t", 0)
 		if p.LastStable() != p.HighWatermark() || p.OpenTransactions() != 0 {
 			t.Errorf("node %d: last stable offset %d, high watermark %d, %d open: a transaction hangs", n.id, p.LastStable(), p.HighWatermark(), p.OpenTransactions())
 		}

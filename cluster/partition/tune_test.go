@@ -23,8 +23,7 @@ func (c *cluster) alter(topic string, kv map[string]string, inForce func(*Settin
 		c.t.Fatalf("alter %s: %+v %v", topic, res, err)
 	}
 	for _, n := range c.up() {
-		p, err := n.m.Get(topic, 0)
-		n.must(err)
+		p := c.on(n, topic, 0)
 		c.await("configs in force", func() bool { s := p.Settings(); return inForce(&s) })
 	}
 }
@@ -35,7 +34,7 @@ func TestChangedSegmentLengthAndTierReachRunningReplicas(t *testing.T) {
 	c.led("t", 1)
 	before := map[*node]*Partition{}
 	for _, n := range c.nodes {
-		c.await("the replica is open", func() bool { p, err := n.m.Get("t", 0); before[n] = p; return err == nil })
+		before[n] = c.on(n, "t", 0)
 	}
 	fill := func() (end int64) {
 		for range 10 {
@@ -87,8 +86,7 @@ func TestChangedSegmentLengthAndTierReachRunningReplicas(t *testing.T) {
 		t.Fatalf("the log ends at %d after the power cut, %d was acknowledged", got[len(got)-1].NextOffset(), end)
 	}
 	for _, n := range c.nodes {
-		p, err := n.m.Get("t", 0)
-		n.must(err)
+		p := c.on(n, "t", 0)
 		if p.Status().Suspect {
 			t.Errorf("node %d is suspect although it synced every append", n.id)
 		}
