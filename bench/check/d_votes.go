@@ -151,9 +151,13 @@ func judgeVotes(found map[string]*finding, v *Votes) {
 	if v == nil {
 		return
 	}
+	silent := ""
+	if len(v.silent) > 0 {
+		silent = fmt.Sprintf("a promise has no outcome in what was read, and node %d did not tell of votes and decisions", v.silent[0])
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(v.txns), compareKeys) {
 		shard, known := v.shards[key[0]]
-		v.txns[key].judge(f, known && v.heads[shard])
+		v.txns[key].judge(f, known && v.heads[shard], silent)
 	}
 }
 
@@ -161,8 +165,9 @@ func compareKeys(a, b [2]string) int {
 	return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1]))
 }
 
-// judge counts one transaction; known says that its coordinator's log was read whole: the head of a long one is trimmed.
-func (t *voted) judge(f map[string]*finding, known bool) {
+// judge counts one transaction; known says that its coordinator's log was read whole: the head of a long one is trimmed. A node that is
+// silent may be the only one that has applied an outcome: then nothing is said of promises without one.
+func (t *voted) judge(f map[string]*finding, known bool, silent string) {
 	tell := func(id string, p place, what string) {
 		f[id].add("", func() Example {
 			return Example{Topic: p.topic, Partition: p.partition, Offset: -1, Producer: -1, What: fmt.Sprintf("%s, transaction %s: %s", t.id, t.txn, what), Seconds: -1}
@@ -182,7 +187,7 @@ func (t *voted) judge(f map[string]*finding, known bool) {
 		case len(e.aborts) > 0:
 			aborted = append(aborted, p)
 		}
-		t.participant(f, tell, p, e, known)
+		t.participant(f, tell, p, e, known, silent)
 	}
 	if t.decided || len(committed)+len(aborted)+len(both) > 0 {
 		f["D1"].of++
@@ -199,10 +204,14 @@ func (t *voted) judge(f map[string]*finding, known bool) {
 }
 
 // participant is rules D2, D3, D5 and D6.
-func (t *voted) participant(f map[string]*finding, tell func(string, place, string), p place, e *ended, known bool) {
-	if e.promised {
+func (t *voted) participant(f map[string]*finding, tell func(string, place, string), p place, e *ended, known bool, silent string) {
+	redeemed := len(e.commits)+len(e.aborts) > 0 || e.skipped
+	switch {
+	case e.promised && !redeemed && silent != "":
+		f["D2"].missing = silent
+	case e.promised:
 		f["D2"].of++
-		if len(e.commits)+len(e.aborts) == 0 && !e.skipped {
+		if !redeemed {
 			tell("D2", p, "promised, and no outcome came")
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -166,5 +167,19 @@ func TestAVoteThatIsNotWholeProvesNoAbsence(t *testing.T) {
 	}
 	if err := (&Votes{}).Add([]byte("<html>")); err == nil {
 		t.Error("no error for what is no record of votes")
+	}
+}
+
+// A node that lags behind has a promise and no outcome yet: the outcome may be with the node that does not answer.
+func TestAPromiseIsNoFaultWhileANodeIsSilent(t *testing.T) {
+	b := fairVote()
+	i := b.find(t, "t5.0/7:5", "commit-marker")
+	b.facts = slices.Delete(b.facts, i, i+1)
+	o := strictTxns()
+	o.Guarantee, o.Votes = twoPhaseCommit, b.votes(t)
+	o.Votes.Silent(3)
+	r := rule(t, perfectTxns().judge(t, o), "D2")
+	if r.Status != NotChecked || !strings.Contains(r.Why, "node 3 did not tell") {
+		t.Errorf("%+v", r)
 	}
 }
