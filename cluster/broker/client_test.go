@@ -26,7 +26,7 @@ type client struct {
 
 func (w *world) dial() *client {
 	w.t.Helper()
-	c := dialAddr(w.t, w.addr)
+	c := speak(w.t, w.connect())
 	c.id = w.idOf
 	return c
 }
@@ -59,10 +59,19 @@ func (c *client) byID(req kmsg.Request) {
 
 func dialAddr(t testing.TB, addr string) *client {
 	t.Helper()
+	return speak(t, connect(t, addr))
+}
+
+func connect(t testing.TB, addr string) net.Conn {
+	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+func speak(t testing.TB, conn net.Conn) *client {
 	conn.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { conn.Close() })
 	return &client{t: t, conn: conn}

@@ -41,7 +41,7 @@ func (m *lateMeta) CatchUp(ctx context.Context) error {
 func newLate(t *testing.T) (*world, *lateMeta, *meta.Image) {
 	t.Helper()
 	late := &lateMeta{}
-	w := newWorld(t, func(c *Config) {
+	w := newVirtual(t, func(c *Config) {
 		late.Controller = c.Meta.(*meta.Controller)
 		c.Meta = late
 	})
@@ -53,43 +53,47 @@ func newLate(t *testing.T) (*world, *lateMeta, *meta.Image) {
 
 // Another node made the topic a moment ago, and the client heard of it there.
 func TestACommitForATopicThatThisNodeLearnsOfInAMomentIsTaken(t *testing.T) {
-	w, late, before := newLate(t)
-	id, c := w.ctl.Image().Topic("t").ID, w.dial()
-	for v := offsetCommitAPI.min; v <= offsetCommitAPI.max; v++ {
-		late.behind.Store(before)
-		if codes := c.commitAt(v, "g", int64(v), topicNamed("t", id)); codes[0] != codeNone {
-			t.Errorf("OffsetCommit %d: code %d", v, codes[0])
+	synctest.Test(t, func(t *testing.T) {
+		w, late, before := newLate(t)
+		id, c := w.ctl.Image().Topic("t").ID, w.dial()
+		for v := offsetCommitAPI.min; v <= offsetCommitAPI.max; v++ {
+			late.behind.Store(before)
+			if codes := c.commitAt(v, "g", int64(v), topicNamed("t", id)); codes[0] != codeNone {
+				t.Errorf("OffsetCommit %d: code %d", v, codes[0])
+			}
 		}
-	}
-	late.behind.Store(before)
-	if offset, code := c.fetchAt(10, "g", "t", id); code != codeNone || offset != 10 {
-		t.Errorf("OffsetFetch 10: offset %d, code %d", offset, code)
-	}
-	for v := txnOffsetCommitAPI.min; v <= txnOffsetCommitAPI.max; v++ {
 		late.behind.Store(before)
-		req := kmsg.NewPtrTxnOffsetCommitRequest()
-		topic, part := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
-		topic.Topic, topic.TopicID, topic.Partitions = "t", id, append(topic.Partitions, part)
-		req.Version, req.TransactionalID, req.Group, req.Topics = v, "x", "g", append(req.Topics, topic)
-		code := c.ask(req).(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode
-		if code == codeUnknownTopicID || code == codeUnknownTopicOrPartition {
-			t.Errorf("TxnOffsetCommit %d: code %d", v, code)
+		if offset, code := c.fetchAt(10, "g", "t", id); code != codeNone || offset != 10 {
+			t.Errorf("OffsetFetch 10: offset %d, code %d", offset, code)
 		}
-	}
-	asked := late.asked.Load()
-	if codes := c.commitAt(10, "g", 1, topicNamed("", id)); codes[0] != codeNone || late.asked.Load() != asked {
-		t.Errorf("a commit for a topic that is known: code %d, and the control group was asked", codes[0])
-	}
+		for v := txnOffsetCommitAPI.min; v <= txnOffsetCommitAPI.max; v++ {
+			late.behind.Store(before)
+			req := kmsg.NewPtrTxnOffsetCommitRequest()
+			topic, part := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
+			topic.Topic, topic.TopicID, topic.Partitions = "t", id, append(topic.Partitions, part)
+			req.Version, req.TransactionalID, req.Group, req.Topics = v, "x", "g", append(req.Topics, topic)
+			code := c.ask(req).(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode
+			if code == codeUnknownTopicID || code == codeUnknownTopicOrPartition {
+				t.Errorf("TxnOffsetCommit %d: code %d", v, code)
+			}
+		}
+		asked := late.asked.Load()
+		if codes := c.commitAt(10, "g", 1, topicNamed("", id)); codes[0] != codeNone || late.asked.Load() != asked {
+			t.Errorf("a commit for a topic that is known: code %d, and the control group was asked", codes[0])
+		}
+	})
 }
 
 func TestACommitForATopicThatIsNowhereIsRefusedAtTheLimit(t *testing.T) {
-	w, late, before := newLate(t)
-	id, c := w.ctl.Image().Topic("t").ID, w.dial()
-	late.deaf = true
-	late.behind.Store(before)
-	if codes := c.commitAt(10, "g", 1, topicNamed("", id)); codes[0] != codeUnknownTopicID {
-		t.Errorf("code %d", codes[0])
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, late, before := newLate(t)
+		id, c := w.ctl.Image().Topic("t").ID, w.dial()
+		late.deaf = true
+		late.behind.Store(before)
+		if codes := c.commitAt(10, "g", 1, topicNamed("", id)); codes[0] != codeUnknownTopicID {
+			t.Errorf("code %d", codes[0])
+		}
+	})
 }
 
 func TestWhoAsksForACurrentImageSharesARoundThatBeginsLater(t *testing.T) {

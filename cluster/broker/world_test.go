@@ -15,6 +15,7 @@ import (
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/replica"
 	"gopherlog/cluster/rpc"
+	"gopherlog/cluster/rpc/rpctest"
 	"gopherlog/engine/log"
 	"gopherlog/engine/vfs"
 	"gopherlog/engine/wire"
@@ -33,7 +34,8 @@ type world struct {
 	txns   *coordinator.Transactions
 	fs     vfs.FS
 	addr   string
-	dead   sync.Map // meta.NodeID that the failure detector calls dead
+	net    *rpctest.Network // in memory; nil: sockets
+	dead   sync.Map         // meta.NodeID that the failure detector calls dead
 
 	mu    sync.Mutex
 	parts map[string]*fakePartition
@@ -96,6 +98,45 @@ func (nowhere) Call(context.Context, meta.NodeID, string, []byte) ([]byte, error
 func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	t.Helper()
 	w := &world{t: t, fs: vfs.NewCrashable(), parts: map[string]*fakePartition{}}
+	w.start(configure...)
+	return w
+}
+
+// newVirtual is a world without sockets, for tests in virtual time (testing/synctest): whatever has a limit there is never over it because the
+// machine is busy.
+func newVirtual(t testing.TB, configure ...func(*Config)) *world {
+	t.Helper()
+	w := &world{t: t, fs: vfs.NewCrashable(), net: rpctest.New(), parts: map[string]*fakePartition{}}
+	w.start(configure...)
+	return w
+}
+
+func (w *world) listen() net.Listener {
+	if w.net != nil {
+		return w.net.Listen(1)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ln
+}
+
+func (w *world) connect() net.Conn {
+	w.t.Helper()
+	if w.net == nil {
+		return connect(w.t, w.addr)
+	}
+	conn, err := w.net.Dial(2)(context.Background(), 1, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return conn
+}
+
+func (w *world) start(configure ...func(*Config)) {
+	w.t.Helper()
+	t := w.t
 	if err := w.fs.MkdirAll("data", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +166,7 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := w.listen()
 	cfg := Config{Listener: ln, NodeID: 1, Meta: w.ctl, Partitions: w, Groups: w.groups, Transactions: w.txns, Pool: &wire.Pool{Poison: true}, DataDir: "data",
 		Alive: func(id meta.NodeID) bool { _, dead := w.dead.Load(id); return !dead }}
 	for _, c := range configure {
@@ -150,7 +188,6 @@ func newWorld(t testing.TB, configure ...func(*Config)) *world {
 			t.Errorf("%d bytes of request buffers are in use after Close", s.InflightBytes)
 		}
 	})
-	return w
 }
 
 func timeout(t testing.TB) context.Context {
