@@ -30,9 +30,6 @@ const (
 // VotedPrefixKey is the broker setting by which a broker tells that it serves voted transactions, and for which transactional ids.
 const VotedPrefixKey = "transaction.voted.prefix"
 
-// TransactionLog is the topic that a Kafka-protocol cluster makes with its first transaction, and keeps.
-const TransactionLog = "__transaction_state"
-
 // An Inspector asks a running cluster what it is, tries what its user may do, and finds and removes what earlier runs left. It sends no
 // load. Its methods may be called from any goroutine.
 type Inspector struct {
@@ -82,11 +79,12 @@ type Broker struct {
 
 // Facts are what a cluster tells of itself.
 type Facts struct {
-	ClusterID       string
-	Brokers         []Broker // in order of their ids
-	Resembles       string   // the Kafka version whose APIs are answered; "" where it cannot be told
-	VotedPrefix     string   // transactional ids that begin with it commit by vote; "" where the cluster serves no such transactions
-	HasTransactions bool     // the transaction log exists
+	ClusterID   string
+	Brokers     []Broker // in order of their ids
+	Down        []Broker // the cluster knows them and takes them for dead
+	Resembles   string   // the Kafka version whose APIs are answered; "" where it cannot be told
+	VotedPrefix string   // transactional ids that begin with it commit by vote; "" where the cluster serves no such transactions
+	Internal    Internal
 }
 
 // Facts connects, asks, and knocks at every broker under the address that it advertises. An error means that the cluster did not answer
@@ -112,9 +110,7 @@ func (i *Inspector) Facts(ctx context.Context) (Facts, error) {
 	slices.SortFunc(f.Brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
 	i.knock(ctx, &f)
 	f.VotedPrefix = i.votedPrefix(ctx, f.Brokers)
-	if topics, err := i.admin.ListTopicsWithInternal(ctx, TransactionLog); err == nil {
-		f.HasTransactions = topics.Has(TransactionLog)
-	}
+	f.Down, f.Internal = i.down(ctx, f.Brokers), i.internal(ctx)
 	return f, nil
 }
 

@@ -65,3 +65,29 @@ func TestLeftoversTellTheirAge(t *testing.T) {
 		}
 	}
 }
+
+func TestOneAddressThatAnswersIsEnough(t *testing.T) {
+	refused := errors.New("connection refused")
+	for _, x := range []struct {
+		all  []load.Greeting
+		want string // of the notes or the error
+		ok   bool
+	}{
+		{[]load.Greeting{{Addr: "a:1", ClusterID: "x"}, {Addr: "b:1", ClusterID: "x"}}, "", true},
+		{[]load.Greeting{{Addr: "a:1"}, {Addr: "b:1", ClusterID: "x"}}, "", true},
+		{[]load.Greeting{{Addr: "a:1", Err: refused}, {Addr: "b:1", ClusterID: "x"}}, "a:1 of -brokers cannot be reached: connection refused", true},
+		{[]load.Greeting{{Addr: "a:1", Err: x509.UnknownAuthorityError{}}, {Addr: "b:1", ClusterID: "x"}}, "a:1 of -brokers cannot be reached: the broker's certificate is signed by nobody", true},
+		{[]load.Greeting{{Addr: "a:1", Err: refused}}, "no broker of a:1 answers: connection refused", false},
+		{[]load.Greeting{{Addr: "a:1", Err: refused}, {Addr: "b:1", Err: errors.New("no such host")}}, "no broker of a:1, b:1 answers: a:1: connection refused; b:1: no such host", false},
+		{[]load.Greeting{{Addr: "a:1", ClusterID: "x"}, {Addr: "b:1", Err: refused}, {Addr: "c:1", ClusterID: "y"}}, "a:1 belongs to cluster x, and c:1 to cluster y", false},
+	} {
+		w, err := Greeted(x.all, nil)
+		got := strings.Join(w.Notes, "\n")
+		if err != nil {
+			got = err.Error()
+		}
+		if (err == nil) != x.ok || !strings.Contains(got, x.want) || x.ok && len(w.Answered)+len(w.Silent) != len(x.all) || strings.Contains(got, "\n") {
+			t.Errorf("%v: %+v, %v", x.all, w, err)
+		}
+	}
+}

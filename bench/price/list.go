@@ -227,6 +227,12 @@ func (l List) notes() []note {
 		}
 		out = append(out, note{"! ", fmt.Sprintf("%d of %d trials %s set aside: %s.%s", aside, all, was, strings.Join(reasons, "; "), hint(reasons))})
 	}
+	if len(l.Plan.Silent) > 0 {
+		out = append(out, note{"! ", strings.Join(l.Plan.Silent, " and ") + " could not be reached when the run began: if that is a broker of this cluster, these are not the prices of a whole one."})
+	}
+	for _, b := range l.Plan.Facts.Down {
+		out = append(out, note{"! ", fmt.Sprintf("Broker %d at %s was down from the beginning: these are not the prices of a whole cluster.", b.ID, b.Addr)})
+	}
 	if len(l.Silent) > 0 {
 		out = append(out, note{"! ", strings.Join(l.Silent, " and ") + " stopped answering during the run: these are not the prices of a whole cluster."})
 	}

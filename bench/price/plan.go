@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +20,9 @@ var atSaturation []byte
 
 // trialExtra is what a trial takes beside its phases on a cluster that runs: topics, connections, the final read.
 const trialExtra = 2500 * time.Millisecond
+
+// cooldown is the pause behind a trial (price.yaml, saturation.yaml).
+const cooldown = 300 * time.Millisecond
 
 // waiting is how much of the load may wait for an answer before more of it is left out: a guarantee that cannot keep up must not
 // spend the next one's time on its queue. leastWaiting is for small rates.
@@ -89,7 +91,7 @@ func (p *Plan) build() error {
 	if p.Workers > 0 {
 		sets = append(sets, fmt.Sprintf("topics=[{name: load, partitions: %d}, {name: made, partitions: %d}]", p.Partitions, p.Partitions),
 			fmt.Sprintf("consumers={groups: [{name: %s, members: %d}], transform: {from: load, to: made}}", groupName, p.Workers),
-			fmt.Sprintf("phases.warmup=%s", max(p.Steady/3, gathering)))
+			fmt.Sprintf("phases.warmup=%s", p.warmup()))
 	}
 	first, err := p.parse("price.yaml", underRate, sets...)
 	if err != nil {
@@ -149,33 +151,33 @@ func (p *Plan) sets() []string {
 	return sets
 }
 
-// share is the time that each scenario may take.
-func (p *Plan) share() time.Duration {
-	if p.Saturate {
-		return (MostTime - spare) / 2
-	}
-	return MostTime - spare
-}
-
 // Takes is about how long the run will be.
-func (p *Plan) Takes() time.Duration {
-	var sum time.Duration
+func (p *Plan) Takes() (sum time.Duration) {
 	for _, s := range p.Scenarios {
-		var all time.Duration
-		for _, c := range s.Expand() {
-			all += c.Phases.Sending() + trialExtra + c.Runs.Cooldown
-		}
-		sum += min(all*time.Duration(s.Runs.Repeats), s.Runs.MaxTime)
+		sum += min(blockOf(s)*time.Duration(fits(s)), s.Runs.MaxTime)
 	}
 	return sum
 }
 
-// Trials is how many there will be.
-func (p *Plan) Trials() (n int) {
+// Trials is how many there will be in about that time, and short how many blocks of those that were asked for do not fit into it.
+func (p *Plan) Trials() (n, short int) {
 	for _, s := range p.Scenarios {
-		n += len(s.Expand()) * s.Runs.Repeats
+		n += len(s.Expand()) * fits(s)
+		short = max(short, s.Runs.Repeats-fits(s))
 	}
-	return n
+	return n, short
+}
+
+func blockOf(s *scenario.Scenario) (all time.Duration) {
+	for _, c := range s.Expand() {
+		all += c.Phases.Sending() + trialExtra + c.Runs.Cooldown
+	}
+	return all
+}
+
+// fits is how many blocks end in time, one at least.
+func fits(s *scenario.Scenario) int {
+	return max(1, min(s.Runs.Repeats, int(s.Runs.MaxTime/max(blockOf(s), 1))))
 }
 
 // Try is the topic with which the rights are tried before the load.
@@ -197,73 +199,4 @@ func (p *Plan) topicConfig() map[string]string {
 		}
 	}
 	return out
-}
-
-// Creates lists everything that the run creates, and what becomes of it, a paragraph each.
-func (p *Plan) Creates() []string {
-	copies := "as many copies as the cluster makes by default"
-	if p.Copies > 0 {
-		copies = fmt.Sprintf("%d copies", p.Copies)
-	}
-	out := []string{fmt.Sprintf("topic %sTIME-try: 1 partition, %s. One record for each right that is tried. Removed before the load begins.", p.Stem(), copies)}
-	for _, s := range p.Scenarios {
-		cells := s.Expand()
-		sent := fmt.Sprintf("at most %.0f records", p.Rate*s.Phases.Sending().Seconds()) // a pipeline makes as many again
-		if s.Load.Model == "closed" {
-			sent = "as many records as the cluster takes in " + s.Phases.Sending().String()
-		}
-		for _, t := range s.Topics {
-			out = append(out, fmt.Sprintf("%d topics %sTIME-bBB-cCC-%s, BB 01 to %02d, CC 01 to %02d, one after the other: %d partitions, %s%s; %s of %d bytes each. Removed when its trial ends.",
-				len(cells)*s.Runs.Repeats, p.Stem(), t.Name, s.Runs.Repeats, len(cells), t.Partitions, copies, settings(t.Config), sent, p.Bytes))
-		}
-	}
-	if p.Workers > 0 {
-		out = append(out, fmt.Sprintf("%d groups %sTIME-bBB-cCC-%s of %s, one for each trial, and %sTIME-try to try the right. Removed at the end.",
-			len(p.Scenarios[0].Expand())*p.Blocks, p.Stem(), groupName, count(p.Workers, "member", "members"), p.Stem()))
-	}
-	return append(out, p.createsIDs()...)
-}
-
-// createsIDs tells of transactional ids: no client can remove one.
-func (p *Plan) createsIDs() []string {
-	var out []string
-	for _, g := range p.Priced() {
-		if !g.Transacts() {
-			continue
-		}
-		trials := 0
-		for _, s := range p.Scenarios {
-			trials += s.Runs.Repeats
-		}
-		workers := 0
-		if p.Workers > 0 {
-			workers = p.Blocks * p.Workers
-		}
-		out = append(out, fmt.Sprintf("%d transactional ids %s…, one for each producer and worker of a trial of %s, and one to try the right. No client can remove them; the cluster forgets them by itself (transactional.id.expiration.ms).",
-			trials*p.Producers+workers+1, p.idStem(g), g))
-	}
-	if len(out) > 0 && !p.Facts.HasTransactions {
-		out = append(out, "topic "+load.TransactionLog+": not by us, but by the cluster, with its first transaction. It stays.")
-	}
-	return out
-}
-
-// idStem begins the transactional ids of a guarantee.
-func (p *Plan) idStem(g scenario.Guarantee) string {
-	if g == scenario.TwoPhaseCommit {
-		return VotedPrefix + p.Stem()
-	}
-	return p.Stem()
-}
-
-func settings(config map[string]string) string {
-	var out []string
-	for k, v := range config {
-		out = append(out, k+"="+v)
-	}
-	slices.Sort(out)
-	if len(out) == 0 {
-		return ""
-	}
-	return ", " + strings.Join(out, ", ")
 }

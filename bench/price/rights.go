@@ -105,7 +105,7 @@ func (p *Plan) Check(ctx context.Context, i *load.Inspector, now time.Time, dry 
 	if p.wants(idempotentWrite) {
 		c.try(idempotentWrite, func() error { return i.TakeProducerID(ctx, "") })
 	}
-	if len(c.report.Missing) > 0 && (!dry || p.Facts.HasTransactions) { // there will be no topic: ids can be asked for without
+	if len(c.report.Missing) > 0 && !dry { // there will be no topic: ids can be asked for without, and stay
 		for _, g := range p.transacting() {
 			c.tryID(g, func(id string) error { return i.TakeProducerID(ctx, id) })
 		}

@@ -24,14 +24,14 @@ import (
 
 type priceCmd struct {
 	connectFlags
-	Rate       string        `help:"Records offered a second, over all producers; nothing is sent faster." default:"1k/s" placeholder:"N/s"`
+	Rate       string        `help:"Records offered a second, over all producers; nothing is sent faster. Default: ${default}." default:"1k/s" placeholder:"N/s"`
 	Saturate   bool          `help:"Measure the greatest throughput as well: loads the cluster as much as it takes, for four minutes."`
 	Guarantees []string      `help:"Guarantees to price; at_least_once must be among them. Default: all." placeholder:"NAME"`
 	Producers  int           `help:"Producer clients." default:"2"`
 	Partitions int           `help:"Partitions of a topic." default:"6"`
 	Copies     int           `name:"replication-factor" help:"Copies of a partition. Default: the cluster's."`
 	Bytes      int           `name:"record-bytes" help:"Bytes of a record's value." default:"1024"`
-	Records    int           `name:"txn-records" help:"Records of a transaction." default:"100"`
+	Records    int           `name:"txn-records" help:"Records of a transaction, which lasts 100ms at most." default:"100"`
 	Workers    int           `help:"Workers that read in a group, make a record of each and commit, for the end-to-end price of a pipeline; 0: none." default:"0"`
 	Blocks     int           `help:"Repeats; six are the least that give an interval." default:"6"`
 	Steady     time.Duration `help:"Measured part of a trial; a third of it is sent before." default:"4.5s"`
@@ -58,16 +58,25 @@ func (c *priceCmd) Run(s *streams) error {
 		return err
 	}
 	defer i.Close()
+	welcome, err := price.Greeted(i.Greet(ctx), security)
+	switch {
+	case errors.Is(err, price.ErrTwoClusters):
+		return cli.Usage(err)
+	case err != nil:
+		return cli.Environment(err)
+	}
 	facts, err := i.Facts(ctx)
 	if err != nil {
-		return cli.Environment(price.Explain(err, c.Brokers, security))
+		return cli.Environment(price.Explain(err, welcome.Answered, security))
 	}
+	c.Brokers = welcome.Answered
+	options.Brokers, options.Silent = welcome.Answered, welcome.Silent
 	plan, err := price.NewPlan(options, facts)
 	if err != nil {
 		return err
 	}
 	p := &pricing{priceCmd: c, streams: s, ctx: ctx, inspector: i, security: security, plan: plan}
-	p.introduce()
+	p.introduce(welcome.Notes)
 	if why := price.Unreachable(facts); why != "" {
 		return cli.Environment(errors.New(why))
 	}
@@ -111,8 +120,11 @@ type pricing struct {
 }
 
 // introduce says what was found.
-func (p *pricing) introduce() {
+func (p *pricing) introduce(notes []string) {
 	f := p.plan.Facts
+	if len(notes) > 0 {
+		p.list("note: ", append(notes, fmt.Sprintf("%s answered, and one is enough", strings.Join(p.plan.Brokers, ", "))))
+	}
 	like := ""
 	if f.Resembles != "" {
 		like = ", which answers like Kafka " + f.Resembles
@@ -125,13 +137,28 @@ func (p *pricing) introduce() {
 		}
 		fmt.Fprintf(p.out, "  broker %d at %s%s\n", b.ID, b.Addr, rack)
 	}
+	for _, b := range f.Down {
+		fmt.Fprintf(p.out, "  broker %d at %s is down, says the cluster\n", b.ID, b.Addr)
+	}
+}
+
+// extent says how much a run would be.
+func (p *pricing) extent() string {
+	trials, short := p.plan.Trials()
+	text := fmt.Sprintf("%d trials in about %s, at most %s", trials, p.plan.Takes().Round(10*time.Second), price.MostTime)
+	if short > 0 {
+		text += fmt.Sprintf(" (%d of %d blocks; more do not fit: fewer -guarantees, or a shorter -steady, leave room for them)", p.plan.Blocks-short, p.plan.Blocks)
+	}
+	return text
 }
 
 // dryRun lists everything, and asks what can be asked without an effect.
 func (p *pricing) dryRun() error {
-	fmt.Fprintf(p.out, "\nA run would take about %s, at most %s, and create, with the time of its beginning for TIME:\n",
-		p.plan.Takes().Round(10*time.Second), price.MostTime)
+	fmt.Fprintln(p.out)
+	p.list("", []string{fmt.Sprintf("A run would make %s. It would create, TIME being when it begins:", p.extent())})
 	p.list("  - ", p.plan.Creates())
+	fmt.Fprintf(p.out, "\nBeside these it would touch:\n")
+	p.list("  - ", p.plan.Touches())
 	fmt.Fprintf(p.out, "\nIt would need these rights, which are tried with one record before the load:\n")
 	var rights []string
 	for _, r := range p.plan.Wants() {
@@ -153,7 +180,8 @@ func (p *pricing) dryRun() error {
 	if len(report.Missing) > 0 {
 		return p.refused(report)
 	}
-	fmt.Fprintf(p.out, "\nNothing was created. The rights to create and to remove topics were asked for, and are there.\n")
+	fmt.Fprintln(p.out)
+	p.list("", []string{"Nothing was created. The rights to create and to remove topics were asked for, and are there."})
 	return nil
 }
 
@@ -190,7 +218,7 @@ func (p *pricing) run() (err error) {
 	}
 	p.checked = report
 	p.list("note: ", report.Notes)
-	fmt.Fprintf(p.out, "rights: all there. %d trials, about %s, at most %s; everything created begins with %s\n", p.plan.Trials(), p.plan.Takes().Round(10*time.Second), price.MostTime, p.plan.Stem())
+	p.list("", []string{fmt.Sprintf("rights: all there. %s; everything created begins with %s", p.extent(), p.plan.Stem())})
 	runs, failed := p.measure(out)
 	return p.tell(out, runs, failed, p.sweep())
 }

@@ -204,6 +204,60 @@ func TestPriceOfAClusterThatDoesNotAnswerSaysSo(t *testing.T) {
 	}
 }
 
+func TestPriceGoesOnWithoutBrokersThatCannotBeReachedAndNamesThem(t *testing.T) {
+	c := someCluster(t)
+	out := filepath.Join(t.TempDir(), "o")
+	args := quick(c, "-out", out)
+	args[2] = "127.0.0.1:1," + c.ListenAddrs()[0]
+	code, text, errs := call(args...)
+	if code != 0 && !strings.Contains(errs, "no trial of at_least_once is sound") { // on a busy machine the client falls behind
+		t.Fatalf("exit code %d: %s\n%s", code, text, errs)
+	}
+	all := strings.Join(strings.Fields(text), " ")
+	for _, want := range []string{"127.0.0.1:1 of -brokers cannot be reached", "connection refused", c.ListenAddrs()[0] + " answered, and one is enough",
+		"What each delivery guarantee costs on " + c.ListenAddrs()[0], "! 127.0.0.1:1 could not be reached when the run began"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%s\ndoes not say %q", text, want)
+		}
+	}
+}
+
+func TestPriceOfBrokersOfTwoClustersIsRefused(t *testing.T) {
+	a, b := someCluster(t, kfake.ClusterID("one")), someCluster(t, kfake.ClusterID("two"))
+	code, _, errs := call("price", "-brokers", a.ListenAddrs()[0]+","+b.ListenAddrs()[0], "-dry-run")
+	if code != 2 || !strings.Contains(errs, "belongs to cluster one, and "+b.ListenAddrs()[0]+" to cluster two") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+func TestPriceDryRunNamesInternalTopicsThatTheClusterWouldMake(t *testing.T) {
+	c := someCluster(t)
+	for _, x := range []struct{ flags, listed, absent []string }{
+		{[]string{"-guarantees", "at_least_once,idempotent"}, nil, []string{"__transaction_state", "__consumer_offsets", "__two_phase_commit"}},
+		{[]string{"-guarantees", "at_least_once,transactional"}, []string{"topic __transaction_state: not by us"}, []string{"__consumer_offsets", "__two_phase_commit"}},
+		{[]string{"-guarantees", "at_least_once,transactional", "-workers", "2"}, []string{"topic __transaction_state: not by us", "topic __consumer_offsets: not by us"}, []string{"__two_phase_commit"}},
+	} {
+		code, text, errs := call(quick(c, append(x.flags, "-dry-run")...)...)
+		if code != 0 {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+		all := strings.Join(strings.Fields(text), " ")
+		for _, want := range append(x.listed, "Beside these it would touch:", "producer ids: about", "nothing else.", "disks: at most") {
+			if !strings.Contains(all, want) {
+				t.Errorf("%v: %s\ndoes not say %q", x.flags, text, want)
+			}
+		}
+		for _, no := range x.absent {
+			if strings.Contains(all, no) {
+				t.Errorf("%v: %s\nsays %s", x.flags, text, no)
+			}
+		}
+	}
+	if got := there(t, c, nil); got != "topic theirs" {
+		t.Errorf("on the cluster: %s", got)
+	}
+}
+
 // heard keeps notes.
 type heard struct {
 	suite.Progress

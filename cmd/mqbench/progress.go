@@ -11,6 +11,7 @@ import (
 	"gopherlog/bench/check"
 	"gopherlog/bench/fault"
 	"gopherlog/bench/load"
+	"gopherlog/bench/price"
 	"gopherlog/bench/result"
 	"gopherlog/bench/scenario"
 	"gopherlog/bench/suite"
@@ -25,6 +26,7 @@ const plainEvery = 10 * time.Second
 type progress struct {
 	w    io.Writer
 	live bool
+	cols func() int // of the terminal; it may be resized
 
 	mu    sync.Mutex
 	head  string
@@ -39,7 +41,7 @@ func newProgress(w io.Writer, mode string) suite.Progress {
 	}
 	f, ok := w.(*os.File)
 	live := mode == "auto" && ok && cli.IsTerminal(f) && cli.IsTerminal(os.Stdin) && os.Getenv("CI") == "" && os.Getenv("TERM") != "dumb"
-	return &progress{w: w, live: live}
+	return &progress{w: w, live: live, cols: func() int { return columnsOf(f) }}
 }
 
 func (p *progress) TrialStarts(n, total int, c scenario.Cell, block int) {
@@ -91,19 +93,29 @@ func bars(v []time.Duration) string {
 }
 
 func (p *progress) overwrite(line string) {
-	n := len([]rune(line))
-	fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-n)))
-	p.width = n
+	fits := []rune(line)
+	fits = fits[:min(len(fits), max(p.cols()-1, 0))] // a longer one would go on in the next row, and \r leads to the last row's begin
+	fmt.Fprintf(p.w, "\r%s%s", string(fits), strings.Repeat(" ", max(0, p.width-len(fits))))
+	p.width = len(fits)
 }
 
-// print writes a lasting line above the live one.
+// print writes a lasting line above the live one, on a terminal as several where it is long.
 func (p *progress) print(line string) {
-	if p.live {
-		p.overwrite("")
-		fmt.Fprint(p.w, "\r")
-		p.width = 0
+	if !p.live {
+		fmt.Fprintln(p.w, line)
+		return
 	}
-	fmt.Fprintln(p.w, line)
+	p.overwrite("")
+	fmt.Fprint(p.w, "\r")
+	p.width = 0
+	text := strings.TrimLeft(line, " ")
+	mark := line[:len(line)-len(text)]
+	for n, part := range price.Wrap(mark, text, p.cols()-2) {
+		if n > 0 {
+			part = "  " + part
+		}
+		fmt.Fprintln(p.w, part)
+	}
 }
 
 func (p *progress) TrialFault(e fault.Event) {

@@ -1,6 +1,10 @@
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // freeBytes is the space that an unprivileged user may still write at path.
 func freeBytes(path string) (uint64, error) {
@@ -19,8 +23,10 @@ func openFiles() (uint64, error) {
 }
 
 // columns is the width of the terminal on standard output; where that is none, a width that has room for intervals.
-func columns() int {
-	if w, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ); err == nil && w.Col > 0 {
+func columns() int { return columnsOf(os.Stdout) }
+
+func columnsOf(f *os.File) int {
+	if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 {
 		return int(w.Col)
 	}
 	return 120
