@@ -117,7 +117,7 @@ func (c *Control) mayVote() error {
 
 func (c *Control) raftConfig() *raft.Config {
 	t := c.cfg.Timers.or(Timers{time.Second, time.Second, time.Second, 50 * time.Millisecond})
-	conf := baseConfig(c.self, t, newRaftLogger(c.logger, c.cfg.Sampler, c.now))
+	conf := baseConfig(c.self, t, newRaftLogger(c.logger, c.id, c.cfg.Sampler, c.now))
 	conf.TrailingLogs, conf.SnapshotThreshold = controlTrailingLogs, controlSnapshotThreshold
 	conf.SnapshotInterval = controlSnapshotInterval
 	return conf

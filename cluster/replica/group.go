@@ -74,7 +74,7 @@ func (g *Group) start() error {
 }
 
 func (g *Group) raftConfig() *raft.Config {
-	return partitionConfig(g.self, g.cfg.Timers, newRaftLogger(g.logger, g.cfg.Sampler, g.now))
+	return partitionConfig(g.self, g.cfg.Timers, newRaftLogger(g.logger, g.id, g.cfg.Sampler, g.now))
 }
 
 func (g *Group) attachNode() rpc.GroupTransport {

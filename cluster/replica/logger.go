@@ -24,29 +24,47 @@ const (
 // Sampler limits how often the library's messages are repeated. One serves all
 // groups of a node.
 type Sampler struct {
-	mu     sync.Mutex
-	counts map[string]int
-	since  time.Time
+	mu      sync.Mutex
+	counts  map[string]int
+	dropped map[string]int // in the periods before, not told yet
+	since   time.Time
 }
 
 // NewSampler returns an empty sampler.
-func NewSampler() *Sampler { return &Sampler{counts: make(map[string]int)} }
+func NewSampler() *Sampler { return &Sampler{counts: map[string]int{}, dropped: map[string]int{}} }
 
-// allow counts a message; the last allowed one of a period says so.
-func (s *Sampler) allow(msg string, now time.Time) (ok, last bool) {
+// count tells how often a message came in this period, this time included,
+// and with the first of a period how many were dropped before it.
+func (s *Sampler) count(msg string, now time.Time) (n, dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.since) >= sampleEvery || len(s.counts) >= sampleMessages {
-		clear(s.counts)
-		s.since = now
+		s.turn(now)
 	}
 	s.counts[msg]++
-	n := s.counts[msg]
-	return n <= samplePerMessage, n == samplePerMessage
+	if s.counts[msg] == 1 {
+		dropped = s.dropped[msg]
+		delete(s.dropped, msg)
+	}
+	return s.counts[msg], dropped
 }
 
-// raftLogger passes the library's messages to slog: its chatter about normal
-// elections is debug, the rest is sampled.
+// turn begins a period.
+func (s *Sampler) turn(now time.Time) {
+	if len(s.dropped) >= sampleMessages {
+		clear(s.dropped)
+	}
+	for msg, n := range s.counts {
+		if n > samplePerMessage {
+			s.dropped[msg] += n - samplePerMessage
+		}
+	}
+	clear(s.counts)
+	s.since = now
+}
+
+// raftLogger passes the library's messages to slog, ranked by what they mean to
+// an operator; what is not debug is sampled.
 type raftLogger struct {
 	to      *slog.Logger
 	sampler *Sampler
@@ -55,61 +73,31 @@ type raftLogger struct {
 	now     func() time.Time
 }
 
-func newRaftLogger(to *slog.Logger, s *Sampler, now func() time.Time) hclog.Logger {
+// newRaftLogger returns the logger of one group, which each line names.
+func newRaftLogger(to *slog.Logger, group any, s *Sampler, now func() time.Time) hclog.Logger {
 	if s == nil {
 		s = NewSampler()
 	}
-	return &raftLogger{to: to, sampler: s, now: now}
-}
-
-// expected names the library's warnings and errors that only say that a peer
-// is down, behind or newer: the transport reports dead peers once per node.
-var expected = map[string]bool{
-	"failed to heartbeat to":                                     true,
-	"failed to appendEntries to":                                 true,
-	"failed to pipeline appendEntries":                           true,
-	"failed to start pipeline replication to":                    true,
-	"failed to make requestVote RPC":                             true,
-	"failed to contact":                                          true,
-	"appendEntries rejected, sending older logs":                 true,
-	"failed to get log":                                          true, // of a deposed leader; damage is reported by the group
-	"failed to append to logs":                                   true, // reported by the group, when it begins and ends
-	"failed to commit logs":                                      true, // same
-	"failed to get previous log":                                 true,
-	"previous log term mis-match":                                true,
-	"peer has newer term, stopping replication":                  true,
-	"rejecting vote request since we have a leader":              true,
-	"rejecting pre-vote request since we have a leader":          true,
-	"rejecting pre-vote request since our last index is greater": true,
-	"rejecting pre-vote request since our last term is greater":  true,
-	"rejecting vote request since our last index is greater":     true,
-	"rejecting vote request since our last term is greater":      true,
-	"heartbeat timeout reached, starting election":               true,
-	"Election timeout reached, restarting election":              true,
-	"duplicate requestVote from":                                 true,
-	"clearing log suffix":                                        true,
-	"skipping application of old log":                            true,
-	"no known peers, aborting election":                          true,
-	"not part of stable configuration, aborting election":        true,
-	"failed to contact quorum of nodes, stepping down":           true,
-	"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election": true,
+	return &raftLogger{to: to, sampler: s, args: []any{"group", group}, now: now}
 }
 
 func (l *raftLogger) emit(level slog.Level, msg string, args []any) {
-	if level < slog.LevelWarn || expected[msg] {
-		level = slog.LevelDebug
-	}
+	level = rank(level, msg, args)
 	ctx := context.Background()
 	if !l.to.Enabled(ctx, level) {
 		return
 	}
 	if level > slog.LevelDebug {
-		ok, last := l.sampler.allow(msg, l.now())
-		if !ok {
+		n, dropped := l.sampler.count(msg, l.now())
+		if n > samplePerMessage {
 			return
 		}
-		if last {
-			args = append(args[:len(args):len(args)], "sampled", "further lines of this kind are dropped")
+		args = args[:len(args):len(args)]
+		if dropped > 0 {
+			args = append(args, "dropped before", dropped)
+		}
+		if n == samplePerMessage {
+			args = append(args, "sampled", "further lines of this kind are dropped")
 		}
 	}
 	l.to.Log(ctx, level, "raft: "+msg, l.attrs(args)...)
