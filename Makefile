@@ -8,7 +8,7 @@ BENCH   := scenarios/does-it-hold.yaml scenarios/latency-under-load.yaml scenari
 KAFKAOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-beside-kafka
 RIVALS  := scenarios/rivals/kafka-saturation.yaml scenarios/rivals/kafka-latency.yaml scenarios/rivals/kafka-one-in-flight.yaml
 KAFKATXNOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-transactions-beside-kafka
-TXNRIVALS := scenarios/rivals/kafka-transactions.yaml scenarios/rivals/kafka-transactions-tuned.yaml scenarios/rivals/kafka-commit.yaml
+TXNRIVALS := scenarios/rivals/kafka-transactions.yaml scenarios/rivals/kafka-commit.yaml scenarios/rivals/kafka-transactions-tuned.yaml
 FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
            ./txn/producer:FuzzDecode ./cluster/rpc:FuzzReadPart ./cluster/replica:FuzzDecodeSnapshot \
            ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
@@ -41,7 +41,7 @@ microbench: ## hot paths beside bare loops, as ratios within one run
 scale: ## three nodes, a thousand partitions: creation, idling, failover, restart (SCALEFLAGS="-fill 20GiB")
 	@bash scripts/scale.sh $(SCALEFLAGS)
 
-txn-budget: ## groups, transactions and idempotence on three nodes against their budgets (TXNFLAGS=-short): six minutes
+txn-budget: ## groups, transactions and idempotence on three nodes against their budgets (TXNFLAGS=-short): under twelve minutes
 	@bash scripts/txn-budget.sh $(TXNFLAGS)
 
 explore-quick: ## deciding code in every order of events: two transactions and two crashes, whole; groups with a deposed coordinator
@@ -74,7 +74,7 @@ bench-kafka: build ## beside Apache Kafka, both warm, interleaved: needs Java 17
 	@scripts/kafka-fetch.sh
 	$(BIN)/mqbench run $(RIVALS) $(BENCHFLAGS) -out $(KAFKAOUT) -title "How does GopherLog compare with Apache Kafka?"
 
-bench-kafka-txn: build ## transactions beside Apache Kafka, as it ships and tuned, and its commits at equal load: under 25 minutes
+bench-kafka-txn: build ## transactions beside Apache Kafka, as it ships and tuned, and its commits at equal load: under 30 minutes
 	@scripts/kafka-fetch.sh
 	$(BIN)/mqbench run $(TXNRIVALS) $(BENCHFLAGS) -out $(KAFKATXNOUT) -title "What do transactions cost beside Apache Kafka?"
 

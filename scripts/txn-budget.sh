@@ -2,7 +2,7 @@
 # Groups, transactions and idempotence on three real nodes against their budgets, as ratios within one run where they can be.
 #   txn-budget.sh [-short] [PART ...]     PART of: transactions commits members many-commits idempotence. Default: all
 # Prints one line a figure, with its budget and ok or MISS. Exit code 1: something was missed or could not be measured.
-# Wants a quiet machine; takes about six minutes. -short judges nothing and takes one.
+# Wants a quiet machine; takes about ten minutes. -short judges nothing and takes one.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ missed=0
 
 # tests NAME...: each logs its rows behind "budget: ".
 tests() {
-  GOPHERLOG_TEST_BUDGETS=$judged go test -count=1 -v -timeout 15m ./cmd/internal/endtoend -run "^($(IFS='|'; echo "$*"))\$" 2>&1 |
+  GOPHERLOG_TEST_BUDGETS=$judged go test -count=1 -v -timeout 20m ./cmd/internal/endtoend -run "^($(IFS='|'; echo "$*"))\$" 2>&1 |
     tee "$work/log" | while IFS= read -r line; do
       case $line in *'budget: '*) printf '%s\n' "${line#*budget: }" ;; esac
     done
@@ -24,31 +24,18 @@ tests() {
   grep -q 'budget: .* MISS' "$work/log" || tail -n 40 "$work/log" >&2 # something else than a miss
 }
 
-# idempotence: the expectations of a scenario are the budget.
-idempotence() {
-  mkdir -p "$work/bin"
-  go build -o "$work/bin/" ./cmd/server ./cmd/mqbench || { missed=1; return; }
-  local flags=()
-  [ -n "$short" ] && flags=(-repeats 1 -set phases.steady=1s)
-  "$work/bin/mqbench" run scenarios/long/idempotence-cpu.yaml ${flags[@]+"${flags[@]}"} -out "$work/idempotence" -progress none >"$work/log" 2>&1
-  local code=$?
-  grep 'broker_cpu_per_record' "$work/log" || cat "$work/log" >&2
-  [ $code -eq 0 ] || [ -n "$short" ] || missed=1
-}
-
 read -r load _ </proc/loadavg 2>/dev/null || load=unknown
 echo "txn-budget: $(getconf _NPROCESSORS_ONLN) cores, load average $load${short:+; short: a functional check, the figures mean nothing}"
-names=() scenario=''
+names=()
 for part in "$@"; do
   case $part in
     transactions) names+=(TestATransactionTakesAFewTimesAsLongAsItsRecord) ;;
     commits) names+=(TestOffsetsAreCommittedAboutAsFastAsRecords) ;;
     members) names+=(TestManyMembersSettleInTheirGroups) ;;
     many-commits) names+=(TestAShardOfManyGroupsIsTakenOverSoon TestManyCommitsLeaveASmallLogThatLoadsSoon) ;;
-    idempotence) scenario=yes ;;
+    idempotence) names+=(TestAnIdempotentRecordCostsBrokersNoMore) ;;
     *) echo "txn-budget: no part is called $part" >&2; exit 2 ;;
   esac
 done
-[ ${#names[@]} -eq 0 ] || tests "${names[@]}"
-[ -z "$scenario" ] || idempotence
+tests "${names[@]}"
 exit $missed

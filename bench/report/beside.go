@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -121,6 +120,34 @@ func SideBySide(runs []*result.Run) []Beside {
 	return out
 }
 
+// goalsFrom is how many rows beside each other make it worth while to say in one place what was asked.
+const goalsFrom = 12
+
+// Goals gathers the rows that a scenario stated a goal for, of all tables: what was asked, what was measured, and what became of it. It says
+// no where there are none, or where the tables are short enough to show them.
+func Goals(all []Beside) (Beside, bool) {
+	out := Beside{Title: "What was asked, and what came of it"}
+	rows := 0
+	for i, b := range all {
+		if head := append([]string{"systems"}, b.Table.Head...); i == 0 {
+			out.Table.Head = head
+		} else if !slices.Equal(head, out.Table.Head) {
+			out.Table.Head[3], out.Table.Head[4] = "the first", "the other"
+		}
+		title, load := b.Title, ""
+		for _, row := range b.Table.Rows {
+			if rows++; row[0] != "" {
+				load = row[0]
+			}
+			if goal := row[len(row)-2]; goal != "" {
+				out.Table.Rows = append(out.Table.Rows, append([]string{title, load}, row[1:]...))
+				title = ""
+			}
+		}
+	}
+	return out, len(out.Table.Rows) > 0 && rows >= goalsFrom
+}
+
 // asLaunched names the broker settings of a system in one run that it had not in all.
 func asLaunched(runs []*result.Run, of result.System) string {
 	values := map[string]map[string]bool{}
@@ -216,35 +243,12 @@ func (b *Beside) halves(r *result.Run, one, other result.System) {
 			load = append(load, x.variant)
 		}
 		row := []string{strings.Join(load, ", "), "n50: records a transaction for half of the rate without", halfWords(x.fit), halfWords(y.fit), "not measured", "", ""}
-		if iv, ok := halfRatio(x, y, r.Manifest.Scenario.Seed); ok {
+		if iv, ok := stats.HalfRatio(x.costs, y.costs, r.Manifest.Scenario.Seed); ok {
 			row[4] = ratioWords(iv, r.Manifest.Scenario.Blocks)
 		}
+		row[5], row[6] = goalOf(r, "n50", x.system, y.system, x.swept)
 		b.Table.Rows = append(b.Table.Rows, row)
 	}
-}
-
-// halfRatio is n50 of one line to the other's, block by block, where both reach it.
-func halfRatio(x, y *sizeLine, seed int64) (stats.Interval, bool) {
-	half := func(l *sizeLine, block int) (float64, bool) {
-		at := slices.Index(l.blockIDs, block)
-		if at < 0 {
-			return 0, false
-		}
-		f, ok := stats.FitCost(l.blocks[at:at+1], seed)
-		return f.Half.Center, ok && f.Half.Center > 0 && !math.IsInf(f.Half.Center, 1)
-	}
-	var blocks []stats.Block
-	for _, id := range x.blockIDs {
-		if hx, ok := half(x, id); ok {
-			if hy, ok := half(y, id); ok {
-				blocks = append(blocks, stats.Block{A: hx, B: hy})
-			}
-		}
-	}
-	if len(blocks) == 0 {
-		return stats.Interval{}, false
-	}
-	return stats.Ratio(blocks, seed), true
 }
 
 // ratioWords prints a ratio with its bounds; of fewer than three blocks it says so.
@@ -255,11 +259,11 @@ func ratioWords(iv stats.Interval, blocks int) string {
 	return fmt.Sprintf("%s × [%s – %s]", times(iv.Center), times(iv.Lo), times(iv.Hi))
 }
 
-// rest is everything that a cell was swept over, but the system.
-func rest(c result.Cell) string {
+// rest is everything that a cell was swept over, but the system and what else is left out.
+func rest(c result.Cell, without ...string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(c.Sweep)) {
-		if k != "target.system" {
+		if k != "target.system" && !slices.Contains(without, k) {
 			out = append(out, k+"="+c.Sweep[k])
 		}
 	}
@@ -308,7 +312,7 @@ func (b *Beside) cells(r *result.Run, x, y result.Cell, instead string) {
 		if ok {
 			row[4] = ratioWords(iv, r.Manifest.Scenario.Blocks)
 		}
-		row[5], row[6] = goalOf(r, m.metric, x, y)
+		row[5], row[6] = goalOf(r, m.metric, x.System, y.System, rest(x))
 		b.Table.Rows = append(b.Table.Rows, row)
 		load = ""
 	}
@@ -327,16 +331,16 @@ func valueOf(iv stats.Interval, ok bool, print func(float64) string) string {
 	return fmt.Sprintf("%s [%s – %s]", print(iv.Center), print(iv.Lo), print(iv.Hi))
 }
 
-// goalOf is the scenario's line on the ratio of these two cells, and how it was
-// decided for them.
-func goalOf(r *result.Run, metric string, x, y result.Cell) (goal, outcome string) {
+// goalOf is the scenario's line on the ratio of two systems' cells that are
+// otherwise swept alike, and how it was decided for them.
+func goalOf(r *result.Run, metric, one, other, alike string) (goal, outcome string) {
 	for _, e := range r.Results.Expectations {
 		q := e.Ratio
-		if q == nil || q.Metric != metric || q.A != x.System || q.B != y.System {
+		if q == nil || q.Metric != metric || q.A != one || q.B != other {
 			continue
 		}
 		for _, g := range q.Groups {
-			if g.Name == rest(x) {
+			if g.Name == alike {
 				return fmt.Sprintf("%s %g ×", strings.NewReplacer("<=", "≤", ">=", "≥").Replace(q.Op), q.Value), outcomeWords[g.Outcome]
 			}
 		}

@@ -50,6 +50,7 @@ type resolved struct{ Name, Text string }
 type page struct {
 	Title, Subtitle string
 	Questions       []question
+	Goals           []Beside // one, or none
 	Beside          []Beside
 	Base            string
 	Cards           []card
@@ -102,6 +103,9 @@ func Render(dirs []string, out, title string) error {
 	p, charts, err := s.page(title)
 	if err != nil {
 		return err
+	}
+	if goals, ok := Goals(beside); ok {
+		p.Goals = []Beside{goals}
 	}
 	p.Beside = beside
 	s.retitle(p, charts)
@@ -164,6 +168,9 @@ func (p *page) tables() map[string]Table {
 		if len(t.Rows) > 0 {
 			all[name] = t
 		}
+	}
+	for _, b := range p.Goals {
+		all["goals"] = b.Table
 	}
 	for i, b := range p.Beside {
 		all[fmt.Sprintf("beside-%d", i+1)] = b.Table

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -18,12 +19,13 @@ type sizeLine struct {
 	plain      string // the guarantee, without the system
 	guarantee  string
 	variant    string // what tells it from other lines of the guarantee: producers, partitions, other swept keys
+	swept      string // the same and the guarantee, by key
 	producers  int
 	partitions int
 	sizes      []sizePoint
-	blocks     []stats.CostBlock
-	blockIDs   []int
-	base       string // guarantee of the cells without transactions; "" where none ran
+	costs      map[int]stats.CostBlock // by block
+	blocks     []stats.CostBlock       // the same, in order
+	base       string                  // guarantee of the cells without transactions; "" where none ran
 	fit        stats.Line
 	fitted     bool
 }
@@ -36,21 +38,12 @@ type sizePoint struct {
 	known   bool           // the ratio is
 }
 
-// committedRate is records a second that count for a reader of the guarantee's isolation.
 func committedRate(t result.Trial) (float64, bool) {
-	if t.Counts.Txns > 0 {
-		return t.Commits, t.Commits > 0
-	}
-	return t.Achieved, t.Achieved > 0
+	v := t.CommittedRate()
+	return v, v > 0
 }
 
-// plainGuarantee is the name without the system.
-func plainGuarantee(c result.Cell) string {
-	if _, g, both := strings.Cut(c.Guarantee, "/"); both {
-		return g
-	}
-	return c.Guarantee
-}
+func plainGuarantee(c result.Cell) string { return c.Plain() }
 
 // sizeLines finds the lines of a run: closed cells with transactions of at least two sizes.
 func sizeLines(r *result.Run) []*sizeLine {
@@ -63,7 +56,7 @@ func sizeLines(r *result.Run) []*sizeLine {
 		}
 		key := r.Manifest.SystemOf(c).Name + "\x00" + c.Guarantee + "\x00" + variantOf(c)
 		if byKey[key] == nil {
-			byKey[key] = &sizeLine{system: r.Manifest.SystemOf(c).Name, plain: plainGuarantee(c), guarantee: c.Guarantee, variant: variantOf(c), producers: max(c.Producers, 1), partitions: c.Txn.Partitions}
+			byKey[key] = &sizeLine{system: r.Manifest.SystemOf(c).Name, plain: plainGuarantee(c), guarantee: c.Guarantee, variant: variantOf(c), swept: rest(c, "producers.transaction.records"), producers: max(c.Producers, 1), partitions: c.Txn.Partitions}
 			keys = append(keys, key)
 		}
 		cellsOf[key] = append(cellsOf[key], c)
@@ -115,8 +108,7 @@ func sweptWord(key, value string) string {
 
 // fill measures a line. Blocks without a value for a size do without it.
 func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
-	plain := l.without(r, cs[0])
-	byBlock := map[int]*stats.CostBlock{}
+	l.costs, l.base = r.SizeCosts(cs)
 	for _, c := range cs {
 		var rates []float64
 		var ratios []stats.Block
@@ -125,21 +117,9 @@ func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
 			if !ok {
 				continue
 			}
-			n := float64(c.Txn.Records)
-			b := byBlock[t.Block]
-			if b == nil {
-				b = &stats.CostBlock{}
-				if p := plain[t.Block]; p > 0 {
-					b.Plain = float64(l.producers) / p
-				}
-				byBlock[t.Block] = b
-			}
-			if c.Txn.Records >= c.Txn.Partitions { // a smaller one has fewer participants: another line
-				b.Costs = append(b.Costs, stats.Cost{N: n, Seconds: float64(l.producers) * n / v})
-			}
-			rates = append(rates, v/n)
-			if p := plain[t.Block]; p > 0 {
-				ratios = append(ratios, stats.Block{A: v, B: p})
+			rates = append(rates, v/float64(c.Txn.Records))
+			if p := l.costs[t.Block].Plain; p > 0 {
+				ratios = append(ratios, stats.Block{A: v, B: float64(l.producers) / p})
 			}
 		}
 		if len(rates) == 0 {
@@ -151,48 +131,12 @@ func (l *sizeLine) fill(r *result.Run, cs []result.Cell) {
 		}
 		l.sizes = append(l.sizes, point)
 	}
-	l.blockIDs = sortedInts(byBlock)
-	for _, k := range l.blockIDs {
-		l.blocks = append(l.blocks, *byBlock[k])
+	for _, k := range slices.Sorted(maps.Keys(l.costs)) {
+		l.blocks = append(l.blocks, l.costs[k])
 	}
 	if len(l.sizes) > 1 {
 		l.fit, l.fitted = stats.FitCost(l.blocks, r.Manifest.Scenario.Seed)
 	}
-}
-
-// without is, by block, what the same producers reached without transactions: idempotent where that ran, else at least once.
-func (l *sizeLine) without(r *result.Run, like result.Cell) map[int]float64 {
-	for _, g := range []string{"idempotent", "at_least_once"} {
-		values := map[int][]float64{}
-		for _, c := range r.Manifest.Cells {
-			if plainGuarantee(c) != g || c.Model != like.Model || r.Manifest.SystemOf(c).Name != r.Manifest.SystemOf(like).Name || c.Producers != like.Producers {
-				continue
-			}
-			for _, t := range trials(r, c.ID) {
-				if v, ok := throughput(t); ok {
-					values[t.Block] = append(values[t.Block], v)
-				}
-			}
-		}
-		if len(values) > 0 {
-			l.base = g
-			out := map[int]float64{}
-			for k, v := range values {
-				out[k] = stats.Summary(v).Center
-			}
-			return out
-		}
-	}
-	return nil
-}
-
-func sortedInts[V any](m map[int]V) []int {
-	var out []int
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // name is the line's name in legends and tables.

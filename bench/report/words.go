@@ -170,7 +170,7 @@ func (p *page) markdown() string {
 	for _, c := range p.Cards {
 		fmt.Fprintf(&b, "- %s **%s**: %s\n", c.Mark, c.Head, c.Text)
 	}
-	for _, x := range p.Beside {
+	for _, x := range slices.Concat(p.Goals, p.Beside) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n%s\n", x.Title, mdTable(x.Table), strings.Join(x.Notes, " "))
 	}
 	for _, c := range p.Sizes {

@@ -26,12 +26,13 @@ lists every mistake at once; ` + "`mqbench plan FILE`" + ` tells time and size; 
 
 const docsTail = `## Expectations
 
-Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key. Operators:
-< <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
+Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key;
+` + "`ratio(metric, a, b, key=value, …)`" + ` speaks only of the cells in which other swept keys have these values. Operators: < <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
 
 A line is *met*, *missed* or *undecided*. It is undecided where a cell has no sound trial to read it from, and a ratio also where the limit lies
 within its interval or fewer than three blocks measured it. Where other keys are swept too, a ratio is decided for each combination of them by itself,
-and the worst outcome is the line's. Undecided is not a pass: what was asked got no answer, and the exit code is 3. More repeats or a
+and the worst outcome is the line's. ` + "`n50`" + `, which only a ratio may ask for, is the records of a transaction at which half of the rate without
+transactions is reached, fitted over all sizes and blocks. Undecided is not a pass: what was asked got no answer, and the exit code is 3. More repeats or a
 quieter machine decide it. A line that ends in ` + "`or undecided`" + ` asks only that nothing speak against it: it fails the run when it is missed, and
 otherwise lets it pass as long as some trial is sound. The report shows it as undecided either way.
 

@@ -9,17 +9,22 @@ import (
 )
 
 // Expect is one line of the expect section: metric op value [in phase] [or undecided], or
-// ratio(metric, a, b) op value [or undecided].
+// ratio(metric, a, b[, key=value ...]) op value [or undecided].
 type Expect struct {
 	Raw    string
 	Metric string  // "visible.p99", "violations", ...
 	A, B   string  // of ratio(metric, a, b): two values of one swept key; else empty
+	Where  []Axis  // of a ratio: other swept keys, and the only value of each that the line speaks of
 	Op     string  // < <= > >= == !=
 	Value  float64 // seconds for durations, bytes for sizes, else a plain number
 	Unit   Unit
 	Phase  string // "" = the whole measured part
 	Open   bool   // "or undecided": a run that cannot decide the line may pass all the same
 }
+
+// Half is the metric that no trial has by itself: the records of a transaction at which half of the rate without transactions is reached,
+// fitted over the sizes that a block measured. Only a ratio may ask for it.
+const Half = "n50"
 
 // Unit is the dimension of a metric.
 type Unit string
@@ -41,7 +46,7 @@ var metrics = func() map[string]Unit {
 		"outage.max": UnitSeconds, "outage.median": UnitSeconds, "outage_prober.max": UnitSeconds, "outage_prober.median": UnitSeconds,
 		"pace_before_fault.min": UnitRate,
 		"committed":             UnitCount, "committed_records": UnitRate, "transactions": UnitRate, "in_doubt": UnitCount, "transformed": UnitCount, "faults": UnitCount,
-		"stall.max": UnitSeconds, "stall.median": UnitSeconds,
+		"stall.max": UnitSeconds, "stall.median": UnitSeconds, Half: UnitCount,
 	}
 	for _, latency := range Latencies() {
 		for _, p := range []string{"p50", "p90", "p99", "p999", "max"} {
@@ -66,7 +71,7 @@ func Metrics() []string {
 
 var (
 	expectPattern = regexp.MustCompile(`^\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)(?:\s+in\s+(\S+))?(\s+or\s+undecided)?\s*$`)
-	ratioPattern  = regexp.MustCompile(`^ratio\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*,\s*([^,\s]+)\s*\)$`)
+	ratioPattern  = regexp.MustCompile(`^ratio\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*,\s*([^,\s]+)\s*((?:,\s*[^,\s=]+=[^,\s]+\s*)*)\)$`)
 )
 
 func parseExpect(s string) (Expect, error) {
@@ -77,6 +82,13 @@ func parseExpect(s string) (Expect, error) {
 	e := Expect{Raw: s, Metric: m[1], Op: m[2], Phase: m[4], Open: m[5] != ""}
 	if r := ratioPattern.FindStringSubmatch(m[1]); r != nil {
 		e.Metric, e.A, e.B = r[1], r[2], r[3]
+		for _, w := range strings.Split(r[4], ",")[1:] {
+			key, value, _ := strings.Cut(strings.TrimSpace(w), "=")
+			e.Where = append(e.Where, Axis{Key: key, Value: value})
+		}
+	}
+	if e.Metric == Half && e.A == "" {
+		return e, fmt.Errorf("%s is compared, not measured alone: ratio(%s, a, b)", Half, Half)
 	}
 	unit, ok := metrics[e.Metric]
 	if !ok {

@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,5 +36,38 @@ func TestLineMaySayThatItNeedNotBeDecided(t *testing.T) {
 	}
 	if _, err := parseExpect("ack.p99 < 5ms or maybe"); err == nil {
 		t.Error("an unknown ending is accepted")
+	}
+}
+
+func TestRatioMaySpeakOfSomeCellsOnly(t *testing.T) {
+	e, err := parseExpect("ratio(transactions, gopherlog, kafka, guarantee=transactional, producers.transaction.records=1) >= 20 or undecided")
+	if err != nil || e.A != "gopherlog" || e.B != "kafka" || !e.Open || e.Value != 20 || len(e.Where) != 2 || e.Where[1] != (Axis{"producers.transaction.records", "1"}) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	for line, want := range map[string]string{
+		"n50 < 5":                    "compared, not measured alone",
+		"ratio(n50, a, b, c) < 5":    "is not a metric",
+		"ratio(n50, a, b, c=) < 5":   "is not a metric",
+		"ratio(n50, a, b, c=d,) < 5": "is not a metric",
+	} {
+		if _, err := parseExpect(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+	const head = "version: 1\nname: x\nguarantee: [idempotent, transactional]\ntarget: {system: [gopherlog, kafka]}\nproducers: {transaction: {records: "
+	for rest, want := range map[string]string{
+		"[1, 10]}}\nexpect: ['ratio(n50, gopherlog, kafka, producers.transaction.records=1) < 1']": "",
+		"[1, 10]}}\nexpect: ['ratio(throughput, gopherlog, kafka, load.rate=1k/s) < 1']":           "not a value that load.rate is swept over",
+		"[1, 10]}}\nexpect: ['ratio(throughput, gopherlog, kafka, guarantee=at_least_once) < 1']":  "not a value that guarantee is swept over",
+		"1}}\nexpect: ['ratio(n50, gopherlog, kafka) < 1']":                                        "transactions of several sizes",
+	} {
+		file := filepath.Join(t.TempDir(), "x.yaml")
+		if err := os.WriteFile(file, []byte(head+rest+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Parse(file, nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", rest, err, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -319,7 +320,29 @@ func (d *decoder) expectations(s *Scenario) {
 		if !d.sweepHolds(e.A, e.B) {
 			d.bad(at, "%s and %s are not both values of one swept key", e.A, e.B)
 		}
+		for _, w := range e.Where {
+			if !d.sweptWith(w) {
+				d.bad(at, "%s is not a value that %s is swept over", w.Value, w.Key)
+			}
+		}
+		if e.Metric == Half && !d.sweepsOver("producers.transaction.records") {
+			d.bad(at, "%s takes transactions of several sizes: producers.transaction.records with at least two values", Half)
+		}
 	}
+}
+
+func (d *decoder) sweepsOver(path string) bool {
+	return slices.ContainsFunc(d.sweeps, func(w *sweep) bool { return w.path == path && len(w.list.items) > 1 })
+}
+
+// sweptWith says whether a key is swept, with this value among others.
+func (d *decoder) sweptWith(a Axis) bool {
+	for _, w := range d.sweeps {
+		if w.path == a.Key {
+			return contains(w.written(), a.Value)
+		}
+	}
+	return false
 }
 
 func (d *decoder) sweepHolds(a, b string) bool {

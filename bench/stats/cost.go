@@ -143,3 +143,66 @@ func fit(blocks []CostBlock) (f fitted, ok bool) {
 	}
 	return f, true
 }
+
+// farAway stands for a size that is never reached, where a finite one is needed.
+const farAway = 1e9
+
+// HalfRatio is the size at which one side reaches half of its rate without transactions, to that of the other: both fitted over all blocks
+// that measured both, with a percentile bootstrap that draws the same blocks for both. Below six blocks the bounds are the range of the
+// single blocks'. A side that never gets there is as good as infinitely far from it, and counts. It says no where neither does, and where no
+// block measured enough of both.
+func HalfRatio(a, b map[int]CostBlock, seed int64) (Interval, bool) {
+	var both []int
+	for _, block := range slices.Sorted(maps.Keys(a)) {
+		if _, ok := b[block]; ok && a[block].Plain > 0 && b[block].Plain > 0 {
+			both = append(both, block)
+		}
+	}
+	center, ok := halfOf(a, b, both)
+	if !ok {
+		return Interval{}, false
+	}
+	out := Interval{Center: center, Lo: center, Hi: center, N: len(both)}
+	var draws []float64
+	if len(both) < leastForInterval {
+		for _, block := range both {
+			if v, ok := halfOf(a, b, []int{block}); ok {
+				draws = append(draws, v)
+			}
+		}
+		out.Lo, out.Hi = min(center, slices.Min(append(draws, center))), max(center, slices.Max(append(draws, center)))
+		return out, true
+	}
+	const wanted = 2000
+	rng := rand.New(rand.NewPCG(uint64(seed), 3))
+	drawn := make([]int, len(both))
+	for tries := 0; len(draws) < wanted && tries < 2*wanted; tries++ {
+		for i := range drawn {
+			drawn[i] = both[rng.IntN(len(both))]
+		}
+		if v, ok := halfOf(a, b, drawn); ok {
+			draws = append(draws, v)
+		}
+	}
+	slices.Sort(draws)
+	tail := int((1 - confidence) / 2 * float64(len(draws)))
+	if len(draws) > 0 {
+		out.Lo, out.Hi, out.Confidence = min(center, draws[tail]), max(center, draws[len(draws)-1-tail]), confidence
+	}
+	return out, true
+}
+
+// halfOf is the ratio over some blocks.
+func halfOf(a, b map[int]CostBlock, blocks []int) (float64, bool) {
+	half := func(of map[int]CostBlock) (float64, bool) {
+		var some []CostBlock
+		for _, block := range blocks {
+			some = append(some, of[block])
+		}
+		f, ok := fit(some)
+		return min(f.half, farAway), ok && f.half > 0
+	}
+	x, okx := half(a)
+	y, oky := half(b)
+	return x / y, okx && oky && min(x, y) < farAway
+}

@@ -77,3 +77,28 @@ func TestFitOfOneSizeIsRefusedAndCostsAreNeverNegative(t *testing.T) {
 		t.Errorf("%+v", l.Half)
 	}
 }
+
+func TestASideThatNeverReachesHalfOfItsRateCounts(t *testing.T) {
+	side := func(blocks int, a, b float64) map[int]CostBlock {
+		out := map[int]CostBlock{}
+		for i := range blocks {
+			out[i] = CostBlock{Plain: 1e-5, Costs: []Cost{{1, a + b}, {1000, a + 1000*b}}}
+		}
+		return out
+	}
+	for _, blocks := range []int{3, 6} {
+		iv, ok := HalfRatio(side(blocks, 0.001, 1e-5), side(blocks, 0.01, 1e-5), 1)
+		if !ok || iv.N != blocks || math.Abs(iv.Center-0.1) > 1e-6 || iv.Lo > iv.Center || iv.Hi < iv.Center || (iv.Confidence > 0) != (blocks == 6) {
+			t.Errorf("%d blocks: %+v, %v", blocks, iv, ok)
+		}
+		if iv, ok := HalfRatio(side(blocks, 0.001, 1e-5), side(blocks, 0.01, 3e-5), 1); !ok || iv.Hi > 1e-6 {
+			t.Errorf("beside one that never does: %+v, %v", iv, ok)
+		}
+		if iv, ok := HalfRatio(side(blocks, 0.001, 3e-5), side(blocks, 0.01, 3e-5), 1); ok {
+			t.Errorf("neither does: %+v", iv)
+		}
+	}
+	if iv, ok := HalfRatio(side(3, 0.001, 1e-5), nil, 1); ok {
+		t.Errorf("beside nothing: %+v", iv)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"gopherlog/bench/load"
 	"gopherlog/bench/result"
 	"gopherlog/bench/scenario"
 	"gopherlog/bench/target"
@@ -191,94 +190,6 @@ func (s *run) warmAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// What a cluster is warmed with: as much as it takes of records of 1 KiB, on
-// topics whose retention bounds the page cache, with a reader beside.
-const (
-	warmOutstanding = 20_000
-	warmRecord      = 1 << 10
-	warmEdge        = 10 * time.Second // over which the first and last rates are taken
-	warmTold        = 30 * time.Second // between two notes
-)
-
-// warmCell is the load that warms a cell's cluster for some time.
-func warmCell(c scenario.Cell, d time.Duration) scenario.Cell {
-	c.Topics = []scenario.Topic{{Name: "warm", Partitions: 6, Config: map[string]string{"segment.bytes": "64MiB", "retention.bytes": "128MiB"}}}
-	c.Producers.Count, c.Producers.Overrides = 2, nil
-	c.Load = scenario.Load{Model: "closed", MaxOutstanding: warmOutstanding, Keys: scenario.Keys{Dist: "none", Space: 1}, Partitioner: "sticky",
-		Value: scenario.Value{Size: scenario.SizeDist{Fixed: warmRecord}, Entropy: 1}, ReadAlong: true}
-	c.Phases = scenario.Phases{Steady: d, Drain: 30 * time.Second}
-	return c
-}
-
-// warm puts full load on a cluster until it has had as much as the cell asks for.
-func (s *run) warm(ctx context.Context, k *kept, c scenario.Cell) error {
-	d := c.Runs.WarmCluster - time.Duration(k.warm.Seconds*float64(time.Second))
-	if d > 0 {
-		if err := s.warmFor(ctx, k, c, d); err != nil {
-			return fmt.Errorf("warm %s: %w", k.system, err)
-		}
-	}
-	if sys := s.system(k.system); sys != nil && k.warm.Seconds > 0 {
-		had := k.warm
-		sys.Warm = &had
-	}
-	return nil
-}
-
-func (s *run) warmFor(ctx context.Context, k *kept, c scenario.Cell, d time.Duration) error {
-	driver, err := load.NewKafka(load.KafkaConfig{Bootstrap: k.target.Bootstrap(), Security: s.Security, Logger: s.Logger})
-	if err != nil {
-		return err
-	}
-	defer driver.Close()
-	plan := load.PlanOf(warmCell(c, d), s.Scenario.Seed, time.Now().UTC().Format("20060102-150405.000")+"-")
-	plan.Logger = s.Logger
-	s.Progress.Note(fmt.Sprintf("warming %s: %s of full load", k.system, d))
-	told := time.Duration(0)
-	plan.Progress = func(g load.Progress) {
-		if g.At >= told+warmTold {
-			told = g.At
-			s.Progress.Note(fmt.Sprintf("warming %s: %.0f s, %.0f records/s", k.system, g.At.Seconds(), g.Acked))
-		}
-	}
-	out, err := load.Run(ctx, driver, plan)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, t := range plan.Topics {
-		names = append(names, t.Name)
-	}
-	if err := driver.DeleteTopics(ctx, names); err != nil {
-		return err
-	}
-	if out.Partial {
-		return ctx.Err()
-	}
-	first, last := edges(out, d)
-	if k.warm.Seconds == 0 {
-		k.warm.First = first
-	}
-	k.warm.Seconds, k.warm.Last = k.warm.Seconds+d.Seconds(), last
-	pause(ctx, c.Runs.Cooldown, true) // what it wrote is being deleted
-	s.Progress.Note(fmt.Sprintf("%s is warm: %.0f records/s at first, %.0f at last", k.system, k.warm.First, k.warm.Last))
-	return nil
-}
-
-// edges are the rates in the first and in the last seconds of a load.
-func edges(out *load.Outcome, d time.Duration) (first, last float64) {
-	edge := max(time.Second, min(warmEdge, d/2))
-	for _, k := range out.Seconds {
-		if k.At < edge {
-			first += float64(k.Acked)
-		}
-		if k.At >= d-edge && k.At < d {
-			last += float64(k.Acked)
-		}
-	}
-	return first / edge.Seconds(), last / edge.Seconds()
 }
 
 // keepLogs copies what the kept clusters of this run printed into its directory, named after their launch.

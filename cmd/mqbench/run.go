@@ -169,8 +169,12 @@ func (c *runCmd) conclude(ctx context.Context, s *streams, out string, runs []*r
 	for _, r := range runs {
 		printSummary(s.out, r)
 	}
-	for _, b := range report.SideBySide(runs) {
+	beside := report.SideBySide(runs)
+	for _, b := range beside {
 		fmt.Fprintf(s.out, "\n%s", b.Text())
+	}
+	if goals, ok := report.Goals(beside); ok {
+		fmt.Fprintf(s.out, "\n%s", goals.Text())
 	}
 	failed = errors.Join(failed, c.draw(s, out, runs))
 	code := exitOf(ctx, runs)
