@@ -24,7 +24,8 @@ type raftNode struct {
 	net  *rpctest.Network
 	id   NodeID
 	size NodeID
-	slow bool // Raft's own timers never fire
+	slow bool          // Raft's own timers never fire
+	lag  time.Duration // before each command is applied
 	fs   *vfs.CrashFS
 	kv   *kv.DB
 	rpc  *rpc.Node
@@ -73,9 +74,23 @@ func (n *raftNode) start() {
 	}
 	n.ctl, err = Open(Config{
 		Identity: id, Node: n.rpc, KV: n.kv, Self: Broker{Host: fmt.Sprint("host", n.id), Port: 9092, RPCAddr: n.net.Addr(n.id)}, Logger: log,
-		OpenControl: OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Timers: timers, Logger: log}),
+		OpenControl: func(fsm replica.ControlFSM, self rpc.ServerID, founders []rpc.ServerID) (Control, error) {
+			open := OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Timers: timers, Logger: log})
+			return open(lagging{fsm, n.lag}, self, founders)
+		},
 	})
 	must(err)
+}
+
+// lagging applies late.
+type lagging struct {
+	replica.ControlFSM
+	lag time.Duration
+}
+
+func (f lagging) Apply(index uint64, cmd []byte) any {
+	time.Sleep(f.lag)
+	return f.ControlFSM.Apply(index, cmd)
 }
 
 func (n *raftNode) stop() {
@@ -189,6 +204,22 @@ func TestRaftThreeNodesFoundAClusterAndAWipedOneComesBack(t *testing.T) {
 			})
 			n.create(fmt.Sprint("after", i), 3)
 		}
+	})
+}
+
+// A leader that has not applied yet what it committed shows fewer brokers than there are: a topic that is created right behind their
+// registration is placed on them all the same.
+func TestRaftTopicIsPlacedOnBrokersThatTheLeaderHasNotAppliedYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := raftCluster(t, 3)
+		last := nodes[2]
+		nodes[0].lag, nodes[1].lag = 300*time.Millisecond, 300*time.Millisecond // one of them leads
+		for _, n := range nodes {
+			n.start()
+		}
+		last.eventually("three brokers", func() bool { return len(last.ctl.Image().Brokers) == 3 })
+		t.Logf("node %d leads", last.leader())
+		last.create("t", 3)
 	})
 }
 

@@ -231,15 +231,19 @@ func (c *Controller) replaceable(ctx context.Context, old, joining rpc.ServerID)
 	return metapb.Code_OK, nil
 }
 
-// live lists the brokers that may be given new replicas.
+// live lists the nodes that are alive and may be given new replicas. This node's image may be older than the log that the command is
+// appended to, so a peer that it does not show counts too: whoever applies the command knows who is registered.
 func (c *Controller) live() []int32 {
+	img, peers := c.Image(), c.cfg.Node.Peers()
+	nodes := append(slices.AppendSeq(slices.Collect(maps.Keys(img.Brokers)), maps.Keys(peers)), c.self.ID)
+	slices.Sort(nodes)
 	var out []int32
-	for id, b := range c.Image().Brokers {
-		if b.Eligible() && (id == c.self.ID || c.cfg.Node.Alive(id)) {
-			out = append(out, int32(id))
+	for _, id := range slices.Compact(nodes) {
+		if b := img.Brokers[id]; b != nil && !b.Eligible() || id != c.self.ID && !c.cfg.Node.Alive(id) {
+			continue
 		}
+		out = append(out, int32(id))
 	}
-	slices.Sort(out)
 	return out
 }
 
