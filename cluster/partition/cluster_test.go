@@ -124,6 +124,7 @@ func (n *node) start() {
 	n.down = false
 }
 
+// ready waits until a node knows the cluster, and the others that run know it and take it for alive.
 func (n *node) ready() {
 	n.c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -131,6 +132,9 @@ func (n *node) ready() {
 	if err := n.ctl.WaitReady(ctx); err != nil {
 		_, why := n.ctl.Ready()
 		n.c.t.Fatalf("node %d: %v: %s", n.id, err, why)
+	}
+	for _, o := range n.c.up() { // a topic is placed on nodes that are alive
+		n.c.await(fmt.Sprintf("nodes %d and %d know each other", n.id, o.id), func() bool { return n.rpc.Alive(o.id) && o.rpc.Alive(n.id) })
 	}
 }
 
@@ -182,6 +186,7 @@ func (c *cluster) create(name string, partitions, rf int32, configs map[string]s
 	}
 }
 
+// delete waits until nobody serves the topic: another of the same name would not be told from it.
 func (c *cluster) delete(name string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -189,6 +194,12 @@ func (c *cluster) delete(name string) {
 	res, err := c.up()[0].ctl.DeleteTopics(ctx, []meta.TopicRef{{Name: name}})
 	if err != nil || res[0].Err != nil {
 		c.t.Fatalf("delete %s: %+v %v", name, res, err)
+	}
+	for _, n := range c.up() {
+		c.await(fmt.Sprintf("node %d lets go of %s", n.id, name), func() bool {
+			_, err := n.m.Get(name, 0)
+			return errors.Is(err, ErrUnknownPartition)
+		})
 	}
 }
 

@@ -18,11 +18,16 @@ func TestRefusedStoreDeposesTheLeaderAndNothingIsLost(t *testing.T) {
 		if err := points.Arm(failStore, failpoint.Action{Kind: failpoint.Error, Err: errors.New("refused"), Nth: 1}); err != nil {
 			t.Fatal(err)
 		}
+		term := l.g.Status().Term
 		o := l.send(batch(1, "b"))
 		if out := o.wait(t); !errors.Is(out.err, ErrNotLeader) {
 			t.Errorf("the refused batch says %v, want ErrNotLeader", out.err)
 		}
 		points.DisarmAll()
+		r.eventually("the leader is deposed", func() bool { // the batch is answered first
+			s := l.g.Status()
+			return !s.Ready || s.Term != term
+		})
 		r.leader().produce(3, 1, "c")
 		r.converge()
 		if got := r.nodes[0].log.EndOffset(); got != 6 {
