@@ -65,12 +65,16 @@ func (s *Security) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Principal is the name that the cluster's ACLs know the client by, as far as a client can tell: "" where a certificate or nothing says it.
+// Principal is the name that the cluster's ACLs know the client by, as far as a client can tell: "" where a certificate says it. Kafka calls
+// who proves nothing ANONYMOUS.
 func (s *Security) Principal() string {
-	if s == nil || s.Mechanism == "" {
+	switch {
+	case s != nil && s.Mechanism != "":
+		return "User:" + s.User
+	case s != nil && s.TLS != nil && len(s.TLS.Certificates) > 0:
 		return ""
 	}
-	return "User:" + s.User
+	return "User:ANONYMOUS"
 }
 
 // String says in words how clients connect; it holds no secret.

@@ -99,9 +99,9 @@ func (p *Plan) Touches() (out []string) {
 		}
 	}
 	if len(there) > 0 {
-		what := "The cluster writes down its transactions there"
+		what := "the cluster writes down its transactions there"
 		if p.Workers > 0 {
-			what = "The cluster writes down its transactions, groups and committed offsets there"
+			what = "the cluster writes down its transactions, groups and committed offsets there"
 		}
 		out = append(out, fmt.Sprintf("%s: %s, as of any client's.", strings.Join(there, ", "), what))
 	}

@@ -20,11 +20,11 @@ func (o Options) enough() error {
 	longer.Steady = o.leastSteady()
 	switch {
 	case longer.Steady > mostSteady:
-		return fmt.Errorf("%s (a longer trial would not: its measured part is %s at most)", said, mostSteady)
+		return fmt.Errorf("%s (a longer trial would not: its measured part is %s at most)", said, Span(mostSteady))
 	case longer.blocks() < 1:
-		return fmt.Errorf("%s (trials long enough for this rate would not end within %s)", said, MostTime)
+		return fmt.Errorf("%s (trials long enough for this rate would not end within %s)", said, Span(MostTime))
 	case longer.blocks() < o.Blocks:
-		return fmt.Errorf("%s, or -steady %s at this rate, of which %s instead of %d end within %s", said, longer.Steady, count(longer.blocks(), "block", "blocks"), o.Blocks, MostTime)
+		return fmt.Errorf("%s, or -steady %s at this rate, of which %s instead of %d end within %s", said, longer.Steady, count(longer.blocks(), "block", "blocks"), o.Blocks, Span(MostTime))
 	}
 	return fmt.Errorf("%s, or -steady %s at this rate", said, longer.Steady)
 }
@@ -37,7 +37,7 @@ func (o Options) inTime() error {
 	shorter := o
 	for shorter.Steady = o.Steady.Truncate(time.Second); shorter.Steady > time.Second && shorter.blocks() < 1; shorter.Steady -= time.Second {
 	}
-	said := fmt.Sprintf("one trial of each guarantee with a measured part of %s does not end within %s", o.Steady, MostTime)
+	said := fmt.Sprintf("one trial of each guarantee with a measured part of %s does not end within %s", Span(o.Steady), Span(MostTime))
 	if shorter.blocks() >= 1 && shorter.due() >= leastRecords {
 		return fmt.Errorf("%s: -steady %s would do", said, shorter.Steady)
 	}

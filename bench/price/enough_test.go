@@ -21,12 +21,12 @@ func TestARateWhoseTrialsCannotBeJudgedIsRefusedWithWhatCan(t *testing.T) {
 		want     string // "": it is taken
 	}{
 		{1000, 4500 * time.Millisecond, 6, false, ""},
-		{20, 2 * time.Second, 6, false, "20 records a second are about 53 in a trial, and fewer than 600 cannot be judged: -rate 226 would do, or -steady 23s at this rate, of which 3 blocks instead of 6 end within 10m0s"},
+		{20, 2 * time.Second, 6, false, "20 records a second are about 53 in a trial, and fewer than 600 cannot be judged: -rate 226 would do, or -steady 23s at this rate, of which 3 blocks instead of 6 end within 10m"},
 		{20, 2 * time.Second, 2, false, "-rate 226 would do, or -steady 23s at this rate"},
-		{5, 2 * time.Second, 2, false, "-rate 226 would do (a longer trial would not: its measured part is 1m0s at most)"},
-		{10, 2 * time.Second, 2, true, "-rate 226 would do (trials long enough for this rate would not end within 10m0s)"},
-		{1000, time.Minute, 2, true, "one trial of each guarantee with a measured part of 1m0s does not end within 10m0s: -steady 38s would do"},
-		{8, time.Minute, 2, true, "does not end within 10m0s: price fewer with -guarantees, or leave out -saturate"},
+		{5, 2 * time.Second, 2, false, "-rate 226 would do (a longer trial would not: its measured part is 1m at most)"},
+		{10, 2 * time.Second, 2, true, "-rate 226 would do (trials long enough for this rate would not end within 10m)"},
+		{1000, time.Minute, 2, true, "one trial of each guarantee with a measured part of 1m does not end within 10m: -steady 38s would do"},
+		{8, time.Minute, 2, true, "does not end within 10m: price fewer with -guarantees, or leave out -saturate"},
 	} {
 		o := options("a:1")
 		o.Rate, o.Steady, o.Blocks, o.Saturate = x.rate, x.steady, x.blocks, x.saturate

@@ -38,6 +38,10 @@ func keptUp(t result.Trial) (float64, bool) {
 
 func transactions(t result.Trial) (float64, bool) { return t.Txns, t.Txns > 0 }
 
+func perTransaction(t result.Trial) (float64, bool) {
+	return t.Commits / t.Txns, t.Txns > 0 && t.Commits > 0
+}
+
 // figures are those of one guarantee in one run. A nil interval was not measured.
 type figures struct {
 	guarantee scenario.Guarantee
@@ -53,9 +57,9 @@ type figures struct {
 // picks are what is told of a run whose offers were fixed, and of one that took what it could get.
 var (
 	latencyPicks = map[string]pick{"acked p50": latency("ack", p50), "acked p99": latency("ack", p99), "readable p50": latency("visible", p50), "readable p99": latency("visible", p99),
-		"commit p50": latency("commit", p50), "commit p99": latency("commit", p99), "transactions/s": transactions, "kept up": keptUp,
+		"commit p50": latency("commit", p50), "commit p99": latency("commit", p99), "transactions/s": transactions, "records/transaction": perTransaction, "kept up": keptUp,
 		"end to end p50": latency("end_to_end", p50), "end to end p99": latency("end_to_end", p99)}
-	ratePicks = map[string]pick{"records/s": achieved, "transactions/s": transactions}
+	ratePicks = map[string]pick{"records/s": achieved, "transactions/s": transactions, "records/transaction": perTransaction}
 )
 
 // figuresOf sums a run up, a guarantee an entry, in the order of the cells.

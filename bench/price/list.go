@@ -236,7 +236,7 @@ func (l List) notes() []note {
 	if len(l.Silent) > 0 {
 		out = append(out, note{"! ", strings.Join(l.Silent, " and ") + " stopped answering during the run: these are not the prices of a whole cluster."})
 	}
-	out = append(append(out, l.behind()...), l.commits()...)
+	out = slices.Concat(out, l.behind(), l.few(), l.commits())
 	if l.copies() == 1 {
 		out = append(out, note{"! ", "A partition has one copy here: what is acknowledged is lost with its broker. -replication-factor asks for more copies."})
 	}
@@ -258,12 +258,18 @@ func (l List) commits() []note {
 			if rate == nil {
 				continue
 			}
-			text := fmt.Sprintf("%s: %s transactions a second, of %d records or %s", labels[f.guarantee], two(rate.Center), l.Plan.Records, TransactionFor)
+			text := fmt.Sprintf("%s: %s transactions a second", labels[f.guarantee], two(rate.Center))
+			if size := f.values["records/transaction"]; size != nil {
+				text += fmt.Sprintf(" of %s records (%d at most, and %s)", two(size.Center), l.Plan.Records, TransactionFor)
+			}
 			if r.Manifest.Scenario.Model != "open" {
 				text += ", at saturation"
 			}
-			if mid, far := f.values["commit p50"], f.values["commit p99"]; mid != nil && far != nil {
-				text += fmt.Sprintf("; a commit was answered %s ms after it was due, at the 99th percentile %s", two(mid.Center), two(far.Center))
+			if mid := f.values["commit p50"]; mid != nil {
+				text += fmt.Sprintf("; a commit was answered %s ms after it was due", two(mid.Center))
+			}
+			if far := f.values["commit p99"]; far != nil {
+				text += fmt.Sprintf(", at the 99th percentile %s", two(far.Center))
 			}
 			out = append(out, note{"", text + "."})
 		}
@@ -321,18 +327,36 @@ func (l List) setAside() (aside, all int, reasons []string) {
 // behind names guarantees under which the cluster did not take what was offered: their latencies are those of a queue.
 func (l List) behind() []note {
 	const enough = 0.95
-	var out []note
+	var slow []string
 	for _, r := range l.Runs {
 		if r.Manifest.Scenario.Model != "open" {
 			continue
 		}
 		for _, f := range figuresOf(r, latencyPicks) {
 			if k := f.values["kept up"]; k != nil && k.Center < enough {
-				out = append(out, note{"! ", fmt.Sprintf("%s: %.0f %% of what was offered was done in time: its latencies are those of a queue that grows.", labels[f.guarantee], 100*k.Center)})
+				slow = append(slow, fmt.Sprintf("%s %.0f %%", labels[f.guarantee], 100*k.Center))
 			}
 		}
 	}
-	return out
+	if len(slow) == 0 {
+		return nil
+	}
+	return []note{{"! ", "Done in time of what was offered: " + strings.Join(slow, ", ") + ". These latencies are those of a queue that grows; a lower -rate shows others."}}
+}
+
+// few says what a dash beside figures means, where there is one.
+func (l List) few() []note {
+	for _, r := range l.Runs {
+		if r.Manifest.Scenario.Model != "open" {
+			continue
+		}
+		for _, f := range figuresOf(r, latencyPicks) {
+			if f.values["acked p50"] != nil && (f.values["acked p99"] == nil || f.values["readable p99"] == nil) {
+				return []note{{"", "– under p99: fewer than ten records lie beyond it in a trial. A greater -rate, or a longer -steady, gives more."}}
+			}
+		}
+	}
+	return nil
 }
 
 // multiple shows a figure as a multiple of at least once.

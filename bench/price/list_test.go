@@ -30,7 +30,7 @@ func made(p *Plan, model string, achieved float64) *result.Run {
 			t := result.Trial{ID: "b", Cell: id, Block: b, Offered: 1000, Achieved: achieved * (1 - float64(n)/50), Latency: map[string]map[string]result.Latency{"ack": at(1), "visible": at(1.6)}}
 			t.Check = check.Verdict{Status: check.Pass, Totals: check.Totals{Acked: 6000}}
 			if g.Transacts() {
-				t.Latency["commit"], t.Latency["visible"], t.Txns, t.Commits = at(3), at(120), 20, t.Achieved
+				t.Latency["commit"], t.Latency["visible"], t.Txns, t.Commits = at(3), at(120), t.Achieved/50, t.Achieved
 			}
 			if g == scenario.AtMostOnce && b == 2 {
 				t.Check.Totals.Lost = 3

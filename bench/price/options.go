@@ -111,7 +111,7 @@ func (o Options) Validate() error {
 	between("the number of workers", o.Workers, 0, 16)
 	between("the number of blocks", o.Blocks, 1, mostBlocks)
 	if o.Steady < 100*time.Millisecond || o.Steady > mostSteady {
-		bad("the measured part of a trial is %s: give 100ms to %s", o.Steady, mostSteady)
+		bad("the measured part of a trial is %s: give 100ms to %s", Span(o.Steady), Span(mostSteady))
 	}
 	if len(errs) == 0 {
 		errs = append(errs, o.enough())

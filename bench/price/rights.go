@@ -307,6 +307,7 @@ func (r *Report) Text(principal, brokers string) string {
 	for _, line := range grants(append(all, r.Untried...), principal, brokers) {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
+	fmt.Fprintf(&b, "Where a right is denied and not merely missing, the denial comes first: --list instead of --add shows it, --remove takes it away.\n")
 	if len(r.Without) > 1 {
 		var names []string
 		for _, g := range r.Without {

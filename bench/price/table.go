@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A table has its first column at the left, all others at the right.
@@ -74,4 +75,13 @@ func Wrap(mark, text string, width int) []string {
 		line, empty = line+w, false
 	}
 	return append(lines, line)
+}
+
+// Span is a duration for people: 10m, not 10m0s.
+func Span(d time.Duration) string {
+	text := d.String()
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		return cut + "m"
+	}
+	return text
 }

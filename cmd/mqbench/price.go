@@ -145,7 +145,7 @@ func (p *pricing) introduce(notes []string) {
 // extent says how much a run would be.
 func (p *pricing) extent() string {
 	trials, short := p.plan.Trials()
-	text := fmt.Sprintf("%d trials in about %s, at most %s", trials, p.plan.Takes().Round(10*time.Second), price.MostTime)
+	text := fmt.Sprintf("%d trials in about %s, at most %s", trials, price.Span(p.plan.Takes().Round(10*time.Second)), price.Span(price.MostTime))
 	if short > 0 {
 		text += fmt.Sprintf(" (%d of %d blocks; more do not fit: fewer -guarantees, or a shorter -steady, leave room for them)", p.plan.Blocks-short, p.plan.Blocks)
 	}
