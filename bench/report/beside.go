@@ -129,19 +129,21 @@ func Goals(all []Beside) (Beside, bool) {
 	out := Beside{Title: "What was asked, and what came of it"}
 	rows := 0
 	for i, b := range all {
-		if head := append([]string{"systems"}, b.Table.Head...); i == 0 {
-			out.Table.Head = head
-		} else if !slices.Equal(head, out.Table.Head) {
-			out.Table.Head[3], out.Table.Head[4] = "the first", "the other"
+		if i == 0 {
+			out.Table.Head = slices.Clone(b.Table.Head)
+		} else if !slices.Equal(b.Table.Head, out.Table.Head) {
+			out.Table.Head[2], out.Table.Head[3] = "the first", "the other"
 		}
-		title, load := b.Title, ""
+		apart, load := "", ""
+		if rest := strings.TrimPrefix(b.Title, all[0].Title); rest != "" {
+			apart = ", " + strings.TrimSpace(rest)
+		}
 		for _, row := range b.Table.Rows {
 			if rows++; row[0] != "" {
 				load = row[0]
 			}
 			if goal := row[len(row)-2]; goal != "" {
-				out.Table.Rows = append(out.Table.Rows, append([]string{title, load}, row[1:]...))
-				title = ""
+				out.Table.Rows = append(out.Table.Rows, append([]string{load + apart}, row[1:]...))
 			}
 		}
 	}

@@ -216,11 +216,17 @@ func TestWhatWasAskedStandsInOnePlace(t *testing.T) {
 		t.Fatalf("%v\n%s", ok, goals.Text())
 	}
 	row := goals.Table.Rows[0]
-	if got := strings.Join(append(row[:3:3], row[6:]...), "|"); got != "GopherLog beside Apache Kafka|transactional, 1 producer|n50: records a transaction for half of the rate without|≤ 0.05 ×|✗ missed" {
+	if got := strings.Join(append(row[:2:2], row[5:]...), "|"); got != "transactional, 1 producer|n50: records a transaction for half of the rate without|≤ 0.05 ×|✗ missed" {
 		t.Errorf("%q", got)
 	}
 	if len(row) != len(goals.Table.Head) {
 		t.Errorf("%d columns below %d heads", len(row), len(goals.Table.Head))
+	}
+	tuned := SideBySide([]*result.Run{r})[0]
+	tuned.Title += " with its.backoff=1"
+	goals, _ = Goals(append(SideBySide([]*result.Run{r}), tuned))
+	if rows := goals.Table.Rows; len(rows) != 2 || rows[1][0] != "transactional, 1 producer, with its.backoff=1" {
+		t.Errorf("%q", rows)
 	}
 	if _, ok := Goals(nil); ok {
 		t.Error("goals of nothing")
