@@ -1,10 +1,8 @@
 package broker
 
 import (
-	"context"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -27,18 +25,8 @@ func (c *trio) served(id string, old *trioNode) (n *trioNode, cl *client) {
 // with the next one as if nothing had happened, and somebody of an older generation gets nowhere.
 func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 	c := newTrio(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if r, err := kadm.NewClient(franz(t, c.addrs())).CreateTopic(ctx, 2, 3, nil, "t"); err != nil || r.Err != nil {
-		t.Fatal(r, err)
-	}
-	find := kmsg.NewPtrFindCoordinatorRequest()
-	find.Version, find.CoordinatorKeys = 4, []string{"g"}
-	for n := 0; ; n = (n + 1) % 3 { // makes the topic
-		if dialAddr(t, c.nodes[n].addr).ask(find).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode == codeNone {
-			break
-		}
-	}
+	c.createTopic("t", 2)
+	c.calm()
 	first, member := c.served("g", nil)
 	old := member.receive(member.enter(5, "g", []byte("topics"))).(*kmsg.JoinGroupResponse)
 	member.ask(syncOf(3, "g", old, map[string][]byte{old.MemberID: []byte("first")}))
@@ -84,16 +72,8 @@ func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 // that took its place, whose offsets stand.
 func TestACoordinatorThatIsCutOffCommitsNothing(t *testing.T) {
 	c := newTrio(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if r, err := kadm.NewClient(franz(t, c.addrs())).CreateTopic(ctx, 2, 3, nil, "t"); err != nil || r.Err != nil {
-		t.Fatal(r, err)
-	}
-	find := kmsg.NewPtrFindCoordinatorRequest()
-	find.Version, find.CoordinatorKeys = 4, []string{"g"}
-	eventually(t, "the topic is there", func() bool {
-		return dialAddr(t, c.nodes[0].addr).ask(find).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode == codeNone
-	})
+	c.createTopic("t", 2)
+	c.calm()
 	first, before := c.served("g", nil)
 	commit := func(cl *client, offset int64) int16 {
 		req := commitOf("g", 0, offset, "")

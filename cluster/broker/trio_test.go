@@ -131,8 +131,12 @@ func (n *trioNode) start() {
 			others = append(others, id)
 		}
 	}
-	n.rpc, err = rpc.New(rpc.Config{Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
-		Peers: n.c.net.Peers(others...), Logger: logger})
+	cfg := rpc.Config{Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
+		Peers: n.c.net.Peers(others...), Logger: logger}
+	if !n.c.bare { // in real time: a node that the machine keeps from running for a while is not dead
+		cfg.DeadAfter, cfg.HangUpAfter, cfg.ConnectTimeout, cfg.DialTimeout, cfg.VoteTimeout = 3*time.Second, 10*time.Second, 10*time.Second, 20*time.Second, 10*time.Second
+	}
+	n.rpc, err = rpc.New(cfg)
 	n.must(err)
 	n.rpc.Start()
 	n.ctl, err = meta.Open(meta.Config{Identity: identity, Node: n.rpc, KV: n.kv, Logger: logger,
@@ -306,9 +310,7 @@ func TestGroupsOutliveTheirCoordinators(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	adm := kadm.NewClient(franz(t, c.addrs()))
-	if r, err := adm.CreateTopic(ctx, 6, 3, nil, "t"); err != nil || r.Err != nil {
-		t.Fatal(r, err)
-	}
+	c.createTopic("t", 6)
 	const each = 600
 	fill(t, ctx, c.addrs(), "t", 0, each)
 	m := startMembers(t, c, "g", "t", 3)

@@ -93,17 +93,8 @@ func TestTransactionsOutliveAKillBetweenAnyTwoSteps(t *testing.T) {
 			}
 			run("first", true)
 			for i, point := range points {
-				victim := c.victim(t, point)
-				if err := victim.points.Arm(point, failpoint.Action{Kind: failpoint.Block, Nth: 1}); err != nil {
-					t.Fatal(err)
-				}
-				done := make(chan struct{})
 				began := time.Now()
-				go func() {
-					defer close(done)
-					run(string(point), i%3 != 2)
-				}()
-				eventually(t, fmt.Sprintf("%s is reached on node %d", point, victim.id), func() bool { return victim.points.Hits(point) > 0 })
+				victim, done := c.stopAt(point, func(try int) { run(fmt.Sprint(point, " ", try), i%3 != 2) })
 				victim.kill()
 				select {
 				case <-done:
@@ -128,26 +119,73 @@ func TestTransactionsOutliveAKillBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-// victim is the node on which a point is reached by transactions of x: the coordinator's, or for a partition's steps one that leads a
-// partition and is not the coordinator's, if there is one.
-func (c *trio) victim(t *testing.T, point failpoint.Name) *trioNode {
-	t.Helper()
-	var victim *trioNode
-	eventually(t, "all lead", func() bool {
-		victim = c.leaderOf(coordinator.TransactionsTopic, "x", -1)
-		for number := range int32(3) {
-			leader := c.leaderOf("t", "", number)
-			if leader == nil || victim == nil {
-				return false
+// stopAt runs transactions until one stands at a point on a node, and returns that node and what is closed when that transaction's client has an
+// answer. A transaction that goes past is followed by another: leaderships move by themselves.
+func (c *trio) stopAt(point failpoint.Name, transaction func(try int)) (*trioNode, chan struct{}) {
+	c.t.Helper()
+	end := time.Now().Add(patience)
+	for try := 1; time.Now().Before(end); try++ {
+		nodes := c.candidates(point)
+		before := make([]int64, len(nodes))
+		for i, n := range nodes {
+			before[i] = n.points.Hits(point)
+		}
+		pause(c.t, point, 1, nodes...)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			transaction(try)
+		}()
+		victim, over := (*trioNode)(nil), time.Time{}
+		for victim == nil && time.Now().Before(end) && (over.IsZero() || time.Since(over) < time.Second) { // some points are passed behind the answer
+			for i, n := range nodes {
+				if victim == nil && n.points.Hits(point) > before[i] {
+					victim = n
+				}
 			}
-			if (point == "txn/before-marker" || point == "txn/after-marker") && leader != victim {
-				victim = leader
-				return true
+			select {
+			case <-done:
+				if over.IsZero() {
+					over = time.Now()
+				}
+			default:
+			}
+			time.Sleep(time.Millisecond)
+		}
+		for _, n := range nodes {
+			if n != victim {
+				n.points.DisarmAll()
 			}
 		}
-		return victim != nil
+		if victim != nil {
+			return victim, done
+		}
+		<-done
+	}
+	c.t.Fatalf("never: %s is reached", point)
+	return nil, nil
+}
+
+// candidates are the nodes on which transactions of x are to stop at a point: all, but for a partition's steps those that are not the
+// coordinator's, if one of them leads a partition.
+func (c *trio) candidates(point failpoint.Name) []*trioNode {
+	c.t.Helper()
+	var nodes []*trioNode
+	eventually(c.t, "all lead", func() bool {
+		coordinates := c.leaderOf(coordinator.TransactionsTopic, "x", -1)
+		nodes = c.nodes[:]
+		for number := range int32(3) {
+			leader := c.leaderOf("t", "", number)
+			if leader == nil || coordinates == nil {
+				return false
+			}
+			if (point == "txn/before-marker" || point == "txn/after-marker") && leader != coordinates {
+				nodes = slices.DeleteFunc(slices.Clone(c.nodes[:]), func(n *trioNode) bool { return n == coordinates })
+			}
+		}
+		return true
 	})
-	return victim
+	return nodes
 }
 
 // nothingHangs waits until the last stable offset of every partition is its end, and the transactional id rests.

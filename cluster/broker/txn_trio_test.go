@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"gopherlog/cluster/meta"
 )
 
 // transactional makes a producer of transactions.
@@ -24,6 +26,27 @@ func (c *trio) createTopic(name string, partitions int32) {
 	c.t.Helper()
 	if r, err := kadm.NewClient(franz(c.t, c.addrs())).CreateTopic(timeout(c.t), partitions, 3, nil, name); err != nil || r.Err != nil {
 		c.t.Fatal(r, err)
+	}
+	c.known(name)
+}
+
+// known waits until every node knows a topic and its leaders and has its replicas: who makes a topic is answered by one node, the others hear of
+// it later.
+func (c *trio) known(topic string) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		c.await(fmt.Sprintf("node %d has its replicas of %s", n.id, topic), func() bool {
+			t := n.ctl.Image().Topic(topic)
+			if t == nil {
+				return false
+			}
+			for i := range t.Partitions {
+				if _, err := n.parts.Get(topic, int32(i)); err != nil || t.Partitions[i].Leader == meta.NoLeader {
+					return false
+				}
+			}
+			return true
+		})
 	}
 }
 
@@ -57,7 +80,8 @@ func transact(ctx context.Context, cl *kgo.Client, commit kgo.TransactionEndTry,
 	return failed
 }
 
-// committedValues reads so many values of a topic as read_committed shows them, and what comes within a moment behind them.
+// committedValues reads so many values of a topic as read_committed shows them, and what else is there a moment later, to the last stable offset
+// of each partition: how far a reader is says nothing about the others' partitions.
 func (c *trio) committedValues(topic string, want int, partitions ...int32) []string {
 	c.t.Helper()
 	assigned := map[int32]kgo.Offset{}
@@ -65,20 +89,53 @@ func (c *trio) committedValues(topic string, want int, partitions ...int32) []st
 		assigned[p] = kgo.NewOffset().AtStart()
 	}
 	cl := c.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: assigned}), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxWait(100*time.Millisecond))
+		kgo.FetchMaxWait(100*time.Millisecond), kgo.KeepControlRecords())
 	defer cl.Close()
 	var got []string
+	at := map[int32]int64{}
 	deadline := time.Now().Add(patience)
-	for patience := deadline; time.Now().Before(patience); {
-		ctx, cancel := context.WithDeadline(context.Background(), patience)
-		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) { got = append(got, fmt.Sprintf("%d:%s", r.Partition, r.Value)) })
-		cancel()
-		if len(got) >= want && patience == deadline {
-			patience = time.Now().Add(300 * time.Millisecond)
+	read := func(done func() bool) {
+		for !done() && time.Now().Before(deadline) {
+			ctx, cancel := context.WithDeadline(context.Background(), deadline)
+			cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				if at[r.Partition] = r.Offset + 1; !r.Attrs.IsControl() {
+					got = append(got, fmt.Sprintf("%d:%s", r.Partition, r.Value))
+				}
+			})
+			cancel()
+		}
+	}
+	read(func() bool { return len(got) >= want })
+	time.Sleep(300 * time.Millisecond)
+	ends := c.stableEnds(topic, partitions)
+	read(func() bool {
+		return !slices.ContainsFunc(partitions, func(p int32) bool { return at[p] < ends[p] })
+	})
+	for p, end := range ends {
+		if at[p] < end {
+			c.t.Errorf("%s-%d is read to offset %d, it is stable to %d", topic, p, at[p], end)
 		}
 	}
 	slices.Sort(got)
 	return got
+}
+
+// stableEnds are the last stable offsets.
+func (c *trio) stableEnds(topic string, partitions []int32) map[int32]int64 {
+	c.t.Helper()
+	adm, ends := kadm.NewClient(franz(c.t, c.addrs())), map[int32]int64{}
+	eventually(c.t, "the last stable offsets are told", func() bool {
+		listed, err := adm.ListCommittedOffsets(timeout(c.t), topic)
+		for _, p := range partitions {
+			o, ok := listed.Lookup(topic, p)
+			if err != nil || !ok || o.Err != nil {
+				return false
+			}
+			ends[p] = o.Offset
+		}
+		return true
+	})
+	return ends
 }
 
 func TestTransactionsOfARealClientOverThreeNodes(t *testing.T) {
