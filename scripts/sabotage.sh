@@ -5,8 +5,8 @@
 set -u
 cd "$(dirname "$0")/.."
 seeds=${1:-10}
-faults=(ack-before-commit skip-dedupe hide-batches append-twice commit-before-votes skip-epoch-check marker-to-one-partition
-  forget-group-generation no-barrier)
+faults=(ack-before-commit skip-dedupe hide-batches append-twice diverge commit-before-votes skip-epoch-check
+  marker-to-one-partition forget-group-generation no-barrier)
 if (($# > 1)); then faults=("${@:2}"); fi
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

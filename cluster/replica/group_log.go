@@ -120,6 +120,10 @@ func (l *groupLog) append(logs []*raft.Log) error {
 	write := l.g.log.AppendBorrowed
 	if l.g.isLeader() {
 		write = l.g.log.Append
+	} else {
+		for i := range l.entries {
+			l.diverge(&l.entries[i])
+		}
 	}
 	err := write(l.entries)
 	for i := range l.entries {

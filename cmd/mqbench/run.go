@@ -92,7 +92,7 @@ type runCmd struct {
 	Server      string            `help:"The server binary. Default: 'server' beside mqbench." type:"path"`
 	Title       string            `help:"Title of the report over several scenarios."`
 	Progress    string            `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
-	Sabotage    string            `help:"Plant a fault in every broker, to see the checks catch it: ack-before-commit, skip-dedupe, hide-batches, append-twice, commit-before-votes, skip-epoch-check, marker-to-one-partition, forget-group-generation or no-barrier." enum:"ack-before-commit,skip-dedupe,hide-batches,append-twice,commit-before-votes,skip-epoch-check,marker-to-one-partition,forget-group-generation,no-barrier," default:""`
+	Sabotage    string            `help:"Plant a fault in every broker, to see the checks catch it: ack-before-commit, skip-dedupe, hide-batches, append-twice, diverge, commit-before-votes, skip-epoch-check, marker-to-one-partition, forget-group-generation or no-barrier." enum:"ack-before-commit,skip-dedupe,hide-batches,append-twice,diverge,commit-before-votes,skip-epoch-check,marker-to-one-partition,forget-group-generation,no-barrier," default:""`
 	Failpoint   map[string]string `help:"Arm a failpoint in every broker, as in produce/before-answer='error probability=0.002'; may be repeated." placeholder:"NAME=ACTION" mapsep:"none"`
 	SabotageArg int64             `help:"Argument of the planted fault: one in N, or milliseconds; 0: its default."`
 }

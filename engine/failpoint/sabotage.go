@@ -13,6 +13,7 @@ var (
 	SkipDedupe      = Register("sabotage/skip-dedupe", "the duplicate check lets repeats through; argument: acts on one of so many repeats")
 	HideBatches     = Register("sabotage/hide-batches", "fetch leaves batches out; argument: acts on one of so many answers")
 	AppendTwice     = Register("sabotage/append-twice", "a batch is appended twice; argument: acts on one of so many batches")
+	Diverge         = Register("sabotage/diverge", "a follower writes another byte into a batch than the leader sent, with the checksum that fits; argument: acts on one of so many batches")
 
 	CommitBeforeVotes     = Register("sabotage/commit-before-votes", "a voted transaction is decided without asking anybody, and participants obey without a promise; argument: acts on one of so many transactions")
 	SkipEpochCheck        = Register("sabotage/skip-epoch-check", "a fenced producer's batches and commits are taken as its successor's")
@@ -23,7 +24,7 @@ var (
 
 // Sabotages returns the names of all switches.
 func Sabotages() []Name {
-	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, CommitBeforeVotes, SkipEpochCheck, MarkerToOnePartition, ForgetGroupGeneration, NoBarrier}
+	return []Name{AckBeforeCommit, SkipDedupe, HideBatches, AppendTwice, Diverge, CommitBeforeVotes, SkipEpochCheck, MarkerToOnePartition, ForgetGroupGeneration, NoBarrier}
 }
 
 // Sabotage reports whether the switch is on, and its argument. One atomic load when nothing is armed;
