@@ -97,9 +97,6 @@ type Partition struct {
 	ailing atomic.Bool // its failure has been told
 	wg     sync.WaitGroup
 
-	doubts     atomic.Int32 // participants here, as leader, that wait for the outcome of what they promised
-	doubtSince atomic.Int64 // since when the first of them does, in nanoseconds since 1970; 0: none does
-
 	waitMu  sync.Mutex // guards waiters
 	waiters []place
 	parked  atomic.Int32 // len(waiters), read without the lock

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"gopherlog/cluster/replica"
@@ -61,6 +62,10 @@ type ballots struct {
 	earliest time.Time // no timer is due before; zero: none is set
 	r        *round    // of this step
 	moved    bool      // one came into doubt or out of it in this step
+
+	// How many are in doubt, and since when the first of them is, in nanoseconds since 1970: for anybody.
+	doubts     atomic.Int32
+	doubtSince atomic.Int64
 }
 
 // ballot is one participant.
@@ -233,12 +238,10 @@ func (b *ballots) tell() {
 		}
 	}
 	b.moved = false
-	b.p.doubts.Store(int32(n))
-	if n == 0 {
-		b.p.doubtSince.Store(0)
-	} else {
-		b.p.doubtSince.Store(oldest.UnixNano())
+	if n > 0 {
+		b.doubtSince.Store(oldest.UnixNano())
 	}
+	b.doubts.Store(int32(n))
 }
 
 func (b *ballots) do(t *ballot, fx []twopc.Effect) {
@@ -452,12 +455,15 @@ func (p *Partition) note(id string, rec twopc.Record, index uint64) {
 	}
 }
 
-// Doubt tells how many participants here wait for the outcome of what they promised, and for how long the first of them does. Only a leader
-// knows.
+// Doubt tells how many participants here wait for the outcome of what they promised, and for how long the first of them does: since its
+// promise, by the clocks of who led then and who leads now. Only a leader knows.
 func (p *Partition) Doubt() (n int, age time.Duration) {
-	since := p.doubtSince.Load()
-	if since == 0 {
+	l := p.lead.Load()
+	if l == nil {
 		return 0, 0
 	}
-	return int(p.doubts.Load()), max(p.now().Sub(time.Unix(0, since)), 0)
+	if n = int(l.ballots.doubts.Load()); n == 0 {
+		return 0, 0
+	}
+	return n, max(p.now().Sub(time.Unix(0, l.ballots.doubtSince.Load())), 0)
 }

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	descDoubts   = desc("in_doubt_transactions", "Voted transactions that this leader promised to commit and whose outcome it does not know.", perPartition...)
-	descDoubtAge = desc("in_doubt_seconds", "For how long this leader has known the oldest of them to be in doubt; 0 if there is none. Promises do not say when they were given, so it counts from the beginning of a new leadership; mqclient txn list tells the age since EndTxn.", perPartition...)
+	descDoubtAge = desc("in_doubt_seconds", "For how long the oldest of them has been in doubt: since its promise, by the clocks of who led then and who leads now; 0 if there is none. A promise that was written before promises said when they were given counts from the beginning of this leadership.", perPartition...)
 )
 
 // collectDoubt tells what this replica is in doubt about.

@@ -75,9 +75,10 @@ func (s *standings) anyBelow(below int64) bool {
 // commandVoted is a record of a voted transaction: see encodeVoted.
 const commandVoted commandKind = 3
 
-const standingsVersion = 1
+// standingsVersion is that of what is written; version 1 is read, too.
+const standingsVersion = 2
 
-// encode appends the standings, ascending by transactional id: version i8 = 1 | count | count × { id | log's end i64 | standing }, in the
+// encode appends the standings, ascending by transactional id: version i8 = 2 | count | count × { id | log's end i64 | standing }, in the
 // flexible encoding, behind the length of all that as u32. Equal standings give equal bytes.
 func (s *standings) encode(dst []byte) []byte {
 	at := len(dst)
@@ -101,14 +102,15 @@ func decodeStandings(src []byte) (*standings, []byte, error) {
 	}
 	n := 4 + binary.BigEndian.Uint32(src)
 	r := &field.Reader{Flexible: true, Bytes: src[4:n]}
-	if v := r.Int8(); r.Err() == nil && v != standingsVersion {
-		return nil, nil, fmt.Errorf("standings of version %d are not supported, want %d", v, standingsVersion)
+	v := r.Int8()
+	if r.Err() == nil && (v < 1 || v > standingsVersion) {
+		return nil, nil, fmt.Errorf("standings of version %d are not supported, want 1 to %d", v, standingsVersion)
 	}
 	s := newStandings()
 	for range max(r.Length(1), 0) {
 		id := r.Text()
 		st := &standing{at: r.Int64()}
-		st.Standing = twopc.ReadStanding(r)
+		st.Standing = twopc.ReadStanding(r, v)
 		if r.Err() != nil {
 			break
 		}

@@ -10,7 +10,11 @@ import (
 
 // Records are encoded as docs/FORMATS.md draws them. Marked has no encoding: the marker is an ordinary control batch.
 
-const recordVersion = 1
+// A promise says since version 2 when it was given; everything else is of version 1.
+const (
+	recordVersion = 1
+	datedVersion  = 2
+)
 
 // ErrVersion is a record of a format version that this build does not know.
 var ErrVersion = errors.New("two-phase commit record: unknown version")
@@ -29,6 +33,12 @@ const (
 // Encode is the record's bytes. A Marked has none: encoding one is a broken invariant.
 func Encode(r Record) []byte {
 	w := field.Writer{Flexible: true}
+	if p, is := r.(Promised); is && p.At != 0 {
+		w.Int8(datedVersion)
+		writeNamed(&w, kindPromised, p.Txn)
+		w.Int64(p.At)
+		return w.Bytes
+	}
 	w.Int8(recordVersion)
 	switch r := r.(type) {
 	case Raised:
@@ -85,10 +95,11 @@ func writeIdentity(w *field.Writer, i Identity) {
 // Decode is the record of the bytes, which it does not keep. ErrVersion: written by a newer build. field.ErrMalformed: not written by Encode.
 func Decode(b []byte) (Record, error) {
 	r := field.Reader{Flexible: true, Bytes: b}
-	if v := r.Int8(); r.Err() == nil && v != recordVersion {
+	v := r.Int8()
+	if r.Err() == nil && v != recordVersion && v != datedVersion {
 		return nil, fmt.Errorf("%w %d", ErrVersion, v)
 	}
-	rec, err := decodeKind(&r, r.Int8())
+	rec, err := decodeVersion(&r, v)
 	if err == nil {
 		err = r.End()
 	}
@@ -96,6 +107,21 @@ func Decode(b []byte) (Record, error) {
 		return nil, fmt.Errorf("two-phase commit record: %w", err)
 	}
 	return rec, nil
+}
+
+func decodeVersion(r *field.Reader, version int8) (Record, error) {
+	kind := r.Int8()
+	if version == recordVersion {
+		return decodeKind(r, kind)
+	}
+	if r.Err() == nil && kind != kindPromised {
+		return nil, fmt.Errorf("%w %d of kind %d", ErrVersion, version, kind)
+	}
+	p := Promised{Txn: readTxn(r), At: r.Int64()}
+	if r.Err() == nil && p.At == 0 {
+		return nil, fmt.Errorf("%w: a promise of version %d without its time", field.ErrMalformed, version)
+	}
+	return p, r.Err()
 }
 
 func decodeKind(r *field.Reader, kind int8) (Record, error) {
@@ -112,7 +138,7 @@ func decodeKind(r *field.Reader, kind int8) (Record, error) {
 	case kindOpened:
 		return Opened{Txn: readTxn(r), Timeout: readMillis(r)}, r.Err()
 	case kindPromised:
-		return Promised{readTxn(r)}, r.Err()
+		return Promised{Txn: readTxn(r)}, r.Err()
 	case kindSkipped:
 		return Skipped{readTxn(r)}, r.Err()
 	}

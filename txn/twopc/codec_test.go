@@ -15,7 +15,7 @@ func samples() []Record {
 	return []Record{
 		Raised{Term: 3, Owner: Identity{7, 4}, Prev: Nobody, Timeout: time.Minute},
 		Begun{t}, Committed{Txn: t, Next: Identity{7, 5}, Members: []Member{"orders-0", "orders-1"}}, Committed{Txn: t},
-		Finished{t}, Opened{Txn: t, Timeout: time.Second}, Promised{t}, Skipped{t},
+		Finished{t}, Opened{Txn: t, Timeout: time.Second}, Promised{Txn: t}, Promised{Txn: t, At: math.MaxInt64}, Skipped{t},
 	}
 }
 
@@ -29,9 +29,24 @@ func TestRecordsSurviveEncoding(t *testing.T) {
 
 func TestAnUnknownVersionIsRefusedAsAVersion(t *testing.T) {
 	b := Encode(samples()[0])
-	b[0]++
+	b[0] = datedVersion + 1
 	if _, err := Decode(b); !errors.Is(err, ErrVersion) {
 		t.Fatal(err)
+	}
+}
+
+func TestAPromiseWithoutItsTimeIsReadAndSaysSo(t *testing.T) {
+	x := Txn{Term: 5, Number: 2, Owner: Identity{7, 4}}
+	dated := Encode(Promised{Txn: x, At: 1234567890123})
+	old := append([]byte{recordVersion}, dated[1:len(dated)-8]...)
+	if got, err := Decode(old); err != nil || got != (Promised{Txn: x}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := Decode(dated); err != nil || got != (Promised{Txn: x, At: 1234567890123}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := Decode(append([]byte{datedVersion}, Encode(Skipped{x})[1:]...)); !errors.Is(err, ErrVersion) {
+		t.Errorf("version 2 of a record that has none: %v", err)
 	}
 }
 

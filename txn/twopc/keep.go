@@ -32,17 +32,24 @@ func ReadLedger(r *field.Reader) (Ledger, error) {
 	return l, r.Err()
 }
 
-// Write appends the standing.
+// Write appends the standing, in its version 2.
 func (s Standing) Write(w *field.Writer) {
 	writeTxn(w, s.Txn)
 	w.Int8(toInt8(s.Promised))
+	w.Int64(s.At)
 	w.Int32(int32(s.Timeout.Milliseconds()))
 	writeTxn(w, s.Ended)
 }
 
-// ReadStanding takes what Write appended; Err of the reader tells whether it was whole.
-func ReadStanding(r *field.Reader) Standing {
-	return Standing{Txn: readTxn(r), Promised: r.Int8() != 0, Timeout: readMillis(r), Ended: readTxn(r)}
+// ReadStanding takes a standing of version 1, which does not say when a promise was given, or 2; Err of the reader tells whether it was
+// whole.
+func ReadStanding(r *field.Reader, version int8) Standing {
+	s := Standing{Txn: readTxn(r), Promised: r.Int8() != 0}
+	if version >= 2 {
+		s.At = r.Int64()
+	}
+	s.Timeout, s.Ended = readMillis(r), readTxn(r)
+	return s
 }
 
 func toInt8(b bool) int8 {

@@ -29,7 +29,7 @@ func TestALedgerAndAStandingSurviveASnapshot(t *testing.T) {
 				l = l.Apply(rec)
 			}
 			for _, rec := range []Record{
-				Opened{Txn: randomTxn(r), Timeout: time.Second}, Promised{randomTxn(r)}, Marked{Txn: randomTxn(r)}, Skipped{randomTxn(r)},
+				Opened{Txn: randomTxn(r), Timeout: time.Second}, Promised{Txn: randomTxn(r), At: r.Int64N(3)}, Marked{Txn: randomTxn(r)}, Skipped{randomTxn(r)},
 			}[r.IntN(4):] {
 				s = s.Apply(rec)
 			}
@@ -39,7 +39,7 @@ func TestALedgerAndAStandingSurviveASnapshot(t *testing.T) {
 		s.Write(&w)
 		rd := &field.Reader{Flexible: true, Bytes: w.Bytes}
 		gotL, err := ReadLedger(rd)
-		gotS := ReadStanding(rd)
+		gotS := ReadStanding(rd, 2)
 		if err != nil || rd.End() != nil || !reflect.DeepEqual(gotL, l) || gotS != s {
 			t.Fatalf("got %+v, %+v, %v, %v; want %+v, %+v", gotL, gotS, err, rd.Err(), l, s)
 		}

@@ -43,6 +43,7 @@ func (l Ledger) repeats(owner Identity) bool {
 type Standing struct {
 	Txn      Txn           // open here; none if there is none
 	Promised bool          // Txn was voted for
+	At       int64         // when: see Promised
 	Timeout  time.Duration // of Txn
 	Ended    Txn           // the newest that is over here: this and every older one is
 }
@@ -51,11 +52,11 @@ type Standing struct {
 func (s Standing) Apply(r Record) Standing {
 	switch r := r.(type) {
 	case Opened:
-		s.Txn, s.Promised, s.Timeout = r.Txn, false, r.Timeout
+		s.Txn, s.Promised, s.At, s.Timeout = r.Txn, false, 0, r.Timeout
 	case Promised:
-		s.Txn, s.Promised = r.Txn, true
+		s.Txn, s.Promised, s.At = r.Txn, true, r.At
 	case Marked:
-		s.Txn, s.Promised, s.Ended = Txn{}, false, newer(s.Ended, r.Txn)
+		s.Txn, s.Promised, s.At, s.Ended = Txn{}, false, 0, newer(s.Ended, r.Txn)
 	case Skipped:
 		s.Ended = newer(s.Ended, r.Txn)
 	}

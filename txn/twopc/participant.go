@@ -33,7 +33,7 @@ type Participant struct {
 	Told   bool
 	Commit bool // Marking
 	Tries  uint8
-	Since  time.Time // Prepared: since when in doubt. For tools; decides nothing and is not part of String
+	Since  time.Time // Prepared: since when in doubt. For tools; decides nothing and is not part of String, as At of a promise
 }
 
 // Join is the participant on a node that has applied the whole log of the partition and leads it.
@@ -41,7 +41,7 @@ func (c Config) Join(self Member, st Standing, now time.Time) (Participant, []Ef
 	p := Participant{Self: self, Txn: st.Txn, Ended: st.Ended}
 	switch {
 	case st.Promised:
-		p.Stage, p.Since = Prepared, now
+		p.Stage, p.Since = Prepared, since(st.At, now)
 		return c.ask(p)
 	case !st.Txn.None(): // its coordinator may have gone with the leader of this partition, and know it no more
 		p.Stage = Working
@@ -60,7 +60,7 @@ func (c Config) Participate(p Participant, e Event, now time.Time) (Participant,
 	case Batch:
 		return c.batch(p, e)
 	case Prepare:
-		return c.prepare(p, e.Txn)
+		return c.prepare(p, e.Txn, now)
 	case Outcome:
 		return c.outcome(p, e)
 	case Durable:
@@ -105,16 +105,16 @@ func (c Config) mark(p Participant, commit bool, epoch int16, told bool) (Partic
 	return p, []Effect{ClearTimer{TimerTransaction}, ClearTimer{TimerAsk}, Append{Marked{Txn: p.Txn, Commit: commit, Epoch: epoch}}}
 }
 
-func (c Config) prepare(p Participant, t Txn) (Participant, []Effect) {
+func (c Config) prepare(p Participant, t Txn, now time.Time) (Participant, []Effect) {
 	no := []Effect{Report{Vote{Txn: t, From: p.Self}}}
 	order := t.Compare(p.Txn)
 	switch {
 	case p.over(t), t.None():
 		return p, no
 	case p.Stage == Idle: // registered, and nothing came: it may commit nothing
-		return c.promise(p, t)
+		return c.promise(p, t, now)
 	case p.Stage == Working && order == 0:
-		return c.promise(p, t)
+		return c.promise(p, t, now)
 	case p.Stage == Working && order > 0: // the id has gone on: what is open here is an orphan
 		p, fx := c.mark(p, false, p.Txn.Owner.Epoch, false)
 		return p, append(fx, no...)
@@ -128,9 +128,25 @@ func (c Config) prepare(p Participant, t Txn) (Participant, []Effect) {
 	return p, no
 }
 
-func (c Config) promise(p Participant, t Txn) (Participant, []Effect) {
+func (c Config) promise(p Participant, t Txn, now time.Time) (Participant, []Effect) {
 	p.Stage, p.Txn, p.Tries = Promising, t, 0
-	return p, []Effect{ClearTimer{TimerTransaction}, ClearTimer{TimerAsk}, Append{Promised{t}}}
+	return p, []Effect{ClearTimer{TimerTransaction}, ClearTimer{TimerAsk}, Append{Promised{Txn: t, At: millis(now)}}}
+}
+
+// millis is now as records hold it; a driver without a clock has none.
+func millis(now time.Time) int64 {
+	if now.IsZero() {
+		return 0
+	}
+	return now.UnixMilli()
+}
+
+// since is when a promise was given. One that does not say so was known by now.
+func since(at int64, now time.Time) time.Time {
+	if at == 0 {
+		return now
+	}
+	return time.UnixMilli(at)
 }
 
 func (c Config) outcome(p Participant, e Outcome) (Participant, []Effect) {
@@ -165,7 +181,7 @@ func (c Config) replicated(p Participant, r Record, now time.Time) (Participant,
 	switch r := r.(type) {
 	case Promised:
 		if p.Stage == Promising && r.Txn == p.Txn {
-			p.Stage, p.Since, p.Tries = Prepared, now, 0
+			p.Stage, p.Since, p.Tries = Prepared, since(r.At, now), 0
 			return p, []Effect{Report{Vote{Txn: p.Txn, From: p.Self, Yes: true}}, SetTimer{TimerAsk, c.AskAfter}}
 		}
 	case Marked:

@@ -40,8 +40,11 @@ type (
 		Txn     Txn
 		Timeout time.Duration
 	}
-	// Promised is a yes.
-	Promised struct{ Txn Txn }
+	// Promised is a yes. At is when it was given, on the clock of who led the partition then: in milliseconds since 1970; 0: not known.
+	Promised struct {
+		Txn Txn
+		At  int64
+	}
 	// Marked is the commit or abort marker, an ordinary control batch.
 	Marked struct {
 		Txn    Txn

@@ -144,7 +144,7 @@ func TestADeletedParticipantDoesNotHoldUpAnEnd(t *testing.T) {
 func TestAPreparedParticipantAsksWithGrowingPauses(t *testing.T) {
 	c := Defaults()
 	txn := Txn{Term: 2, Number: 1, Owner: Identity{7, 0}}
-	p, fx := c.Join("a", Standing{}.Apply(Opened{Txn: txn}).Apply(Promised{txn}), time.Time{})
+	p, fx := c.Join("a", Standing{}.Apply(Opened{Txn: txn}).Apply(Promised{Txn: txn}), time.Time{})
 	last := time.Duration(0)
 	for range 12 {
 		if fx[0] != (Report{Query{txn, "a"}}) {
