@@ -262,7 +262,7 @@ func TestTransactionsThatFailOtherwiseAreLeftOut(t *testing.T) {
 	c.ControlKey(26, func(r kmsg.Request) (kmsg.Response, error, bool) { // EndTxn
 		c.KeepControl()
 		resp := r.ResponseKind().(*kmsg.EndTxnResponse)
-		resp.ErrorCode = 48
+		resp.ErrorCode = 59 // whose description has four sentences
 		return resp, nil, true
 	})
 	p, err := NewPlan(options(c.ListenAddrs()...), load.Facts{})
@@ -270,7 +270,7 @@ func TestTransactionsThatFailOtherwiseAreLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := p.Check(t.Context(), i, time.Now(), false)
-	if err != nil || len(r.Missing) != 0 || fmt.Sprint(p.Priced()) != "[at_most_once at_least_once idempotent]" || len(r.Notes) != 1 {
+	if err != nil || len(r.Missing) != 0 || fmt.Sprint(p.Priced()) != "[at_most_once at_least_once idempotent]" || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "UNKNOWN_PRODUCER_ID") || strings.Contains(r.Notes[0], ". ") {
 		t.Errorf("%v, %+v, %v", err, r, p.Priced())
 	}
 	for _, s := range p.Scenarios {

@@ -45,6 +45,8 @@ type clusterReport struct {
 	Partitions int        `json:"partitions"`
 	Leaderless []string   `json:"leaderless"`
 	Behind     []string   `json:"under_replicated"`
+
+	leaderless, behind []shard // the same, for people
 }
 
 type clusterStatus struct{}
@@ -63,8 +65,8 @@ func (c *clusterStatus) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if n := r.wrong(); n > 0 {
-		return fmt.Errorf("%d thing(s) need attention", n)
+	if wrong := r.wrong(); len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, ", "))
 	}
 	return nil
 }
@@ -91,10 +93,10 @@ func look(s *session) (*clusterReport, error) {
 			leads[p.Leader]++
 			at := fmt.Sprintf("%s-%d", t.Topic, p.Partition)
 			if p.Leader < 0 {
-				r.Leaderless = append(r.Leaderless, at)
+				r.Leaderless, r.leaderless = append(r.Leaderless, at), append(r.leaderless, shard{t.Topic, p.Partition})
 			}
 			if len(p.ISR) < len(p.Replicas) {
-				r.Behind = append(r.Behind, at)
+				r.Behind, r.behind = append(r.Behind, at), append(r.behind, shard{t.Topic, p.Partition})
 			}
 		}
 	}
@@ -207,16 +209,30 @@ func exchange(ctx context.Context, method, addr, path string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// wrong counts what needs attention.
-func (r *clusterReport) wrong() int {
-	n := len(r.Leaderless) + len(r.Behind)
+// wrong says what needs attention, in numbers.
+func (r *clusterReport) wrong() (out []string) {
+	silent, unready, failed, suspect := 0, 0, 0, 0
 	for _, x := range r.Nodes {
-		n += len(x.Reasons) + len(x.Failed) + len(x.Suspect)
-		if x.State == stateSilent {
-			n++
+		failed, suspect = failed+len(x.Failed), suspect+len(x.Suspect)
+		switch {
+		case x.State == stateSilent:
+			silent++
+		case len(x.Reasons) > 0:
+			unready++
 		}
 	}
-	return n
+	add := func(n int, one, more string) {
+		if n > 0 {
+			out = append(out, count(n, one, more))
+		}
+	}
+	add(silent, "node does not answer", "nodes do not answer")
+	add(unready, "node is not ready", "nodes are not ready")
+	add(failed, "replica is out of service", "replicas are out of service")
+	add(suspect, "replica may have lost data", "replicas may have lost data")
+	add(len(r.Leaderless), "partition has no leader", "partitions have no leader")
+	add(len(r.Behind), "partition lacks replicas", "partitions lack replicas")
+	return out
 }
 
 func (r *clusterReport) print(s *session) error {
@@ -243,8 +259,12 @@ func (r *clusterReport) print(s *session) error {
 		list(fmt.Sprintf("node %d: replicas out of service", n.Node), n.Failed)
 		list(fmt.Sprintf("node %d: replicas that may have lost data in a power loss", n.Node), n.Suspect)
 	}
-	list("without a leader", r.Leaderless)
-	list("under-replicated", r.Behind)
+	if len(r.leaderless) > 0 {
+		list("without a leader", []string{named(r.leaderless)})
+	}
+	if len(r.behind) > 0 {
+		list("under-replicated", []string{named(r.behind)})
+	}
 	return nil
 }
 

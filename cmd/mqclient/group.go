@@ -68,7 +68,7 @@ func (c *groupList) Run(s *session) error {
 	ctx, cancel := s.limit()
 	defer cancel()
 	var listed kadm.ListedGroups
-	short := fromAll(ctx, admin, groupShards, func() (err error) { listed, err = admin.ListGroups(ctx, c.State...); return err })
+	short := fromAll(ctx, admin, groupShards, keep(ctx, &listed, func() (kadm.ListedGroups, error) { return admin.ListGroups(ctx, c.State...) }))
 	if short != nil {
 		if short = refused("list groups", short, ""); !isUnheard(short) {
 			return short
@@ -205,7 +205,7 @@ func (c *groupDescribe) Run(s *session) error {
 	case errors.Is(err, kerr.GroupIDNotFound), err == nil && d.State == dead && len(d.Partitions) == 0:
 		return fmt.Errorf("describe group %s: there is no such group", name)
 	case err != nil:
-		return refused("describe group "+name, err, "")
+		return refused("describe group "+name, s.unled(admin, groupShards, err), "")
 	}
 	if s.json {
 		return s.printJSON(d)
@@ -223,7 +223,7 @@ func detailOf(l kadm.DescribedGroupLag) groupDetail {
 		}
 		if a, ok := m.Assigned.AsConsumer(); ok {
 			for _, t := range a.Topics {
-				out.Assigned = append(out.Assigned, fmt.Sprintf("%s[%s]", t.Topic, joined(sorted(t.Partitions))))
+				out.Assigned = append(out.Assigned, fmt.Sprintf("%s[%s]", t.Topic, ranges(t.Partitions)))
 			}
 		}
 		slices.Sort(out.Assigned)
@@ -300,8 +300,13 @@ func (c *groupDelete) Run(s *session) error {
 	ctx, cancel := s.limit()
 	defer cancel()
 	err = coordinated(ctx, func() error { _, err := admin.DeleteGroup(ctx, name); return err })
-	if err != nil {
-		return refused("delete group "+name, err, "")
+	switch {
+	case errors.Is(err, kerr.NonEmptyGroup):
+		return refused("delete group "+name, err, "NON_EMPTY_GROUP: it has members: stop them first, see group describe "+name)
+	case errors.Is(err, kerr.GroupIDNotFound):
+		return refused("delete group "+name, err, "GROUP_ID_NOT_FOUND: there is no such group")
+	case err != nil:
+		return refused("delete group "+name, s.unled(admin, groupShards, err), "")
 	}
 	return s.print(map[string]any{"group": name, "deleted": true}, "deleted group %s", name)
 }

@@ -105,6 +105,8 @@ func reason(err error) string {
 		return short.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout):
 		return "no answer in time"
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return "UNKNOWN_TOPIC_OR_PARTITION: there is no such topic or partition"
 	case errors.As(err, &k):
 		return k.Message + ": " + strings.TrimSuffix(k.Description, ".")
 	case errors.As(err, &op):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ var (
 const (
 	askAgain   = 100 * time.Millisecond
 	shardsWait = 2 * time.Second // for one look at who leads the shards
+	// vacantFor is after how long a shard that nobody leads is not waited for any more: elections take less, and a node that is down may
+	// stay so for hours.
+	vacantFor = 6 * time.Second
 )
 
 // shard is a partition of an internal topic.
@@ -53,26 +57,74 @@ func (u *unheard) Error() string {
 	if len(u.shards) == 0 {
 		return u.why
 	}
+	return "nobody leads " + named(u.shards) + ": what is kept there is missing until a node that holds it is back; see cluster status"
+}
+
+// orNil is the error, if anything is missing.
+func (u *unheard) orNil(doing string) error {
+	if len(u.shards) == 0 {
+		return nil
+	}
+	return refused(doing, u, "")
+}
+
+// named is a list of shards for people.
+func named(shards []shard) string {
 	numbers := map[string][]int32{}
-	for _, s := range u.shards {
+	for _, s := range shards {
 		numbers[s.topic] = append(numbers[s.topic], s.number)
 	}
 	var parts []string
 	for _, topic := range slices.Sorted(maps.Keys(numbers)) {
-		parts = append(parts, fmt.Sprintf("%s[%s]", topic, joined(sorted(numbers[topic]))))
+		parts = append(parts, fmt.Sprintf("%s[%s]", topic, ranges(numbers[topic])))
 	}
-	return "nobody leads " + strings.Join(parts, " ") + ": what was kept there is missing"
+	return strings.Join(parts, " ")
+}
+
+// ranges lists numbers in order, three and more in a row as one range.
+func ranges(ids []int32) string {
+	ids = sorted(ids)
+	var parts []string
+	for i := 0; i < len(ids); {
+		end := i
+		for end+1 < len(ids) && ids[end+1] == ids[end]+1 {
+			end++
+		}
+		if end-i < 2 {
+			end = i
+			parts = append(parts, fmt.Sprint(ids[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", ids[i], ids[end]))
+		}
+		i = end + 1
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ",")
 }
 
 // fromAll asks every coordinator, until each shard of the topics was led by one and the same node, which serves it, before and after it was
 // asked: a shard whose leader dies or is not elected yet is in nobody's answer, and nobody can say that it is missing. What was heard last
-// stands when the time is up; the error says what is missing in it.
+// stands when the time is up, or nobody has led a shard for vacantFor; the error says what is missing in it.
 func fromAll(ctx context.Context, admin *kadm.Client, topics []string, ask func() error) error {
 	return gather(ctx, func() (map[shard]tenure, error) { return tenures(ctx, admin, topics) }, ask)
 }
 
+// keep is a question for fromAll whose last answer stays, but for one that the end of the time has cut short: it says less than the one before.
+func keep[M ~map[K]V, K comparable, V any](ctx context.Context, into *M, ask func() (M, error)) func() error {
+	return func() error {
+		heard, err := ask()
+		if ctx.Err() == nil || len(heard) > 0 {
+			*into = heard
+		}
+		return err
+	}
+}
+
 func gather(ctx context.Context, look func() (map[shard]tenure, error), ask func() error) error {
 	before, missing := look()
+	began := time.Now()
 	for {
 		err := ask()
 		if err != nil && !away(err) && !someAnswered(err) && ctx.Err() == nil {
@@ -81,6 +133,12 @@ func gather(ctx context.Context, look func() (map[shard]tenure, error), ask func
 		after, stillMissing := look()
 		if err == nil && missing == nil && stillMissing == nil && maps.Equal(before, after) {
 			return nil
+		}
+		if missing == nil || stillMissing == nil {
+			began = time.Now()
+		}
+		if isUnheard(missing) && time.Since(began) >= vacantFor {
+			return missing
 		}
 		if ctx.Err() != nil {
 			if missing == nil && err == nil {
@@ -141,6 +199,25 @@ func tenures(ctx context.Context, admin *kadm.Client, topics []string) (map[shar
 	return all, serve(ctx, admin, there, all)
 }
 
+// unled says what of the topics nobody leads, where that explains an error that came of it; else it is that error.
+func (s *session) unled(admin *kadm.Client, topics []string, err error) error {
+	if !silent(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, shardsWait)
+	defer cancel()
+	if _, missing := tenures(ctx, admin, topics); isUnheard(missing) {
+		return missing
+	}
+	return err
+}
+
+// silent says that nobody answered, as a coordinator that is down does.
+func silent(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || away(err)
+}
+
 // serve asks each shard's leader for the shard's end, which only one that serves it knows.
 func serve(ctx context.Context, admin *kadm.Client, topics []string, all map[shard]tenure) error {
 	ends, err := admin.ListEndOffsets(ctx, topics...)
@@ -158,4 +235,12 @@ func serve(ctx context.Context, admin *kadm.Client, topics []string, all map[sha
 		return missing
 	}
 	return err
+}
+
+// count is a number of things, with the word for one or for more.
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,7 +49,7 @@ func TestAListIsWholeWhenNoShardMovedMeanwhile(t *testing.T) {
 		"a shard moves":                 {views{one, moved}, []error{nil}, 2, ""},
 		"nobody led a shard before":     {views{nobody, one}, []error{nil}, 2, ""},
 		"nobody leads a shard after":    {views{one, nobody, one}, []error{nil}, 3, ""},
-		"nobody ever leads two shards":  {views{nobody}, []error{nil}, 0, "nobody leads t[0,1]: what was kept there is missing"},
+		"nobody ever leads two shards":  {views{nobody}, []error{nil}, int(vacantFor/askAgain) + 1, "nobody leads t[0,1]: what is kept there is missing"},
 		"a coordinator is loading":      {views{one}, []error{kerr.CoordinatorLoadInProgress, nil}, 2, ""},
 		"one is loading all the time":   {views{one}, []error{kerr.CoordinatorLoadInProgress}, 0, "COORDINATOR_LOAD_IN_PROGRESS"},
 		"a node is down for a moment":   {views{one}, []error{failed(false), nil}, 2, ""},
@@ -73,5 +74,52 @@ func TestAListIsWholeWhenNoShardMovedMeanwhile(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestNumbersInARowAreOneRange(t *testing.T) {
+	for want, ids := range map[string][]int32{"none": nil, "7": {7}, "1,2": {2, 1}, "0-2": {1, 0, 2}, "0-3,5,8,9,11-13": {13, 12, 11, 9, 8, 5, 3, 2, 1, 0}} {
+		if got := ranges(ids); got != want {
+			t.Errorf("%v: %s, want %s", ids, got, want)
+		}
+	}
+}
+
+func TestWhatIsWrongWithAClusterIsSaidInNumbers(t *testing.T) {
+	r := clusterReport{Nodes: []nodeLine{{State: "ready"}, {State: stateSilent}, {State: "not ready", Reasons: []string{"a", "b"}}}, Leaderless: []string{"t-0"}, Behind: []string{"t-0", "t-1"}}
+	if got := strings.Join(r.wrong(), ", "); got != "1 node does not answer, 1 node is not ready, 1 partition has no leader, 2 partitions lack replicas" {
+		t.Error(got)
+	}
+	if got := (&clusterReport{Nodes: []nodeLine{{State: "ready"}, {State: "answers"}}}).wrong(); len(got) > 0 {
+		t.Error(got)
+	}
+}
+
+func TestTheEndOfTheTimeTakesNothingFromAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var listed kadm.ListedGroups
+		err := gather(ctx, func() (map[shard]tenure, error) { return nil, &unheard{shards: []shard{{"t", 1}}} },
+			keep(ctx, &listed, func() (kadm.ListedGroups, error) {
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				return kadm.ListedGroups{"billing": {Group: "billing"}}, failed(false)
+			}))
+		if !isUnheard(err) || len(listed) != 1 {
+			t.Errorf("%v, %v", listed, err)
+		}
+	})
+}
+
+func TestASilentCoordinatorIsExplainedByShardsThatNobodyLeads(t *testing.T) {
+	for err, want := range map[error]bool{
+		context.DeadlineExceeded: true, kerr.CoordinatorNotAvailable: true, &net.OpError{Op: "dial", Err: errors.New("connection refused")}: true,
+		kerr.GroupIDNotFound: false, kerr.ClusterAuthorizationFailed: false,
+	} {
+		if silent(err) != want {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"gopherlog/cmd/internal/cli"
 )
@@ -187,6 +188,9 @@ func describe(s *session, admin *kadm.Client, name string) (*topicDetail, error)
 	topics, err := admin.ListTopicsWithInternal(ctx, name)
 	if err == nil {
 		err = topics[name].Err
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil, refused("describe topic "+name, err, "UNKNOWN_TOPIC_OR_PARTITION: there is no such topic")
 	}
 	if err != nil {
 		return nil, refused("describe topic "+name, err, "")

@@ -67,7 +67,7 @@ func (c *txnList) Run(s *session) error {
 	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	if !s.json {
-		fmt.Fprintln(w, "TRANSACTIONAL ID\tSTATE\tPHASE\tPRODUCER\tPARTITIONS\tOPEN FOR\tIN DOUBT FOR\tCOORDINATOR")
+		fmt.Fprintln(w, "TRANSACTIONAL ID\tSTATE\tPHASE\tPRODUCER\tPARTITIONS\tOPEN\tIN DOUBT\tCOORDINATOR")
 	}
 	now := time.Now()
 	for _, id := range ids {
@@ -93,10 +93,7 @@ func (c *txnList) Run(s *session) error {
 
 // transactions are the transactional ids of all coordinators. With an error that isUnheard those of some are missing.
 func transactions(ctx context.Context, admin *kadm.Client, producers []int64, states []string) (listed kadm.ListedTransactions, err error) {
-	err = fromAll(ctx, admin, txnShards, func() (err error) {
-		listed, err = admin.ListTransactions(ctx, producers, states)
-		return err
-	})
+	err = fromAll(ctx, admin, txnShards, keep(ctx, &listed, func() (kadm.ListedTransactions, error) { return admin.ListTransactions(ctx, producers, states) }))
 	if err != nil {
 		err = refused("list transactions", err, "")
 	}
@@ -153,7 +150,11 @@ func age(seconds float64) string {
 	if seconds < 0 {
 		return "-"
 	}
-	return time.Duration(seconds * float64(time.Second)).Round(10 * time.Millisecond).String()
+	d := time.Duration(seconds * float64(time.Second))
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
 }
 
 // txnName is the transactional id of a command, given with -id or as an argument.
@@ -194,14 +195,11 @@ func (c *txnDescribe) Run(s *session) error {
 		return err
 	}
 	defer admin.Close()
-	d, err := s.transaction(id)
+	d, err := s.transaction(admin, id)
 	if err != nil {
 		return err
 	}
-	out := txnDetail{txnLine: lineOf(d, time.Now()), Timeout: float64(d.TimeoutMillis) / 1000, Topics: []string{}}
-	for _, t := range d.Topics.Sorted() {
-		out.Topics = append(out.Topics, fmt.Sprintf("%s[%s]", t.Topic, joined(t.Partitions)))
-	}
+	out := txnDetail{txnLine: lineOf(d, time.Now()), Timeout: float64(d.TimeoutMillis) / 1000, Topics: partitionsOf(d)}
 	if s.json {
 		return s.printJSON(out)
 	}
@@ -220,8 +218,17 @@ func (c *txnDescribe) Run(s *session) error {
 	return nil
 }
 
+// partitionsOf are the partitions of a transaction, a topic each.
+func partitionsOf(d txnShown) []string {
+	out := []string{}
+	for _, t := range d.Topics.Sorted() {
+		out = append(out, fmt.Sprintf("%s[%s]", t.Topic, ranges(t.Partitions)))
+	}
+	return out
+}
+
 // transaction asks a transactional id's coordinator about it.
-func (s *session) transaction(id string) (d txnShown, err error) {
+func (s *session) transaction(admin *kadm.Client, id string) (d txnShown, err error) {
 	ctx, cancel := s.limit()
 	defer cancel()
 	err = coordinated(ctx, func() error {
@@ -235,7 +242,7 @@ func (s *session) transaction(id string) (d txnShown, err error) {
 		return d, fmt.Errorf("describe %s: there is no such transactional id", id)
 	}
 	if err != nil {
-		return d, refused("describe "+id, err, "")
+		return d, refused("describe "+id, s.unled(admin, txnShards, err), "")
 	}
 	return d, nil
 }

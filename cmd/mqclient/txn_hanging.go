@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"gopherlog/cmd/internal/cli"
@@ -39,11 +42,12 @@ func (c *txnFindHanging) Run(s *session) error {
 	defer admin.Close()
 	ctx, cancel := s.limit()
 	defer cancel()
-	open, err := openIn(ctx, admin, c.Topic)
-	if err != nil {
-		return err
+	open, short := openIn(ctx, admin, c.Topic)
+	if short != nil && !isUnheard(short) {
+		return short
 	}
-	hanging, err := s.withoutCoordinator(ctx, admin, open, c.Older)
+	old := slices.DeleteFunc(open, func(h hangingLine) bool { return h.Silent <= c.Older.Seconds() })
+	hanging, err := s.withoutCoordinator(ctx, admin, old, c.Older)
 	if err != nil {
 		return err
 	}
@@ -60,12 +64,13 @@ func (c *txnFindHanging) Run(s *session) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d:%d\t%s\n", h.Topic, h.Partition, h.Offset, h.Producer, h.Epoch, age(h.Silent))
 	}
-	return w.Flush()
+	return errors.Join(w.Flush(), short)
 }
 
-// openIn are the transactions that are open in partitions; an empty text means all topics.
+// openIn are the transactions that are open in partitions; an empty text means all topics. With an error that isUnheard those of some
+// partitions are missing.
 func openIn(ctx context.Context, admin *kadm.Client, text string) (open []hangingLine, err error) {
-	set := kadm.TopicsSet{}
+	set, missing := kadm.TopicsSet{}, &unheard{}
 	some := somePartitions{}
 	var topics []string
 	if text != "" {
@@ -83,10 +88,17 @@ func openIn(ctx context.Context, admin *kadm.Client, text string) (open []hangin
 			return nil, refused("describe topic "+name, d.Err, "")
 		}
 		for _, p := range d.Partitions.Sorted() {
-			if some.has(p.Partition) {
+			switch {
+			case !some.has(p.Partition):
+			case p.Leader < 0:
+				missing.shards = append(missing.shards, shard{name, p.Partition})
+			default:
 				set.Add(name, p.Partition)
 			}
 		}
+	}
+	if len(set) == 0 { // no partition would mean all
+		return nil, missing.orNil("find transactions")
 	}
 	described, err := admin.DescribeProducers(ctx, set)
 	if err != nil {
@@ -94,6 +106,10 @@ func openIn(ctx context.Context, admin *kadm.Client, text string) (open []hangin
 	}
 	now := time.Now()
 	for _, p := range described.SortedPartitions() {
+		if errors.Is(p.Err, kerr.LeaderNotAvailable) || errors.Is(p.Err, kerr.NotLeaderForPartition) {
+			missing.shards = append(missing.shards, shard{p.Topic, p.Partition})
+			continue
+		}
 		if p.Err != nil {
 			return nil, refused(fmt.Sprintf("describe producers of %s-%d", p.Topic, p.Partition), p.Err, p.ErrMessage)
 		}
@@ -105,7 +121,7 @@ func openIn(ctx context.Context, admin *kadm.Client, text string) (open []hangin
 				Silent: max(0, now.Sub(time.UnixMilli(a.LastTimestamp)).Seconds()), coordinatorEpoch: a.CoordinatorEpoch})
 		}
 	}
-	return open, nil
+	return open, missing.orNil("find transactions")
 }
 
 // withoutCoordinator are those of the open transactions that no coordinator knows to be under way in their partition. It fails if one
@@ -119,6 +135,11 @@ func (s *session) withoutCoordinator(ctx context.Context, admin *kadm.Client, op
 		return nil, nil
 	}
 	listed, err := transactions(ctx, admin, ids, nil)
+	var short *unheard
+	if errors.As(err, &short) && len(short.shards) > 0 {
+		return nil, refused("find transactions", err, fmt.Sprintf("%s open, and whether a coordinator will end them cannot be told: nobody leads %s; see cluster status",
+			count(len(open), "transaction is", "transactions are"), named(short.shards)))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +197,7 @@ func (c *txnAbort) owner(s *session, id string) error {
 		return err
 	}
 	defer admin.Close()
-	d, err := s.transaction(id)
+	d, err := s.transaction(admin, id)
 	if err != nil {
 		return err
 	}
@@ -191,10 +212,13 @@ func (c *txnAbort) owner(s *session, id string) error {
 	ctx, cancel := s.limit()
 	defer cancel()
 	producer, epoch, err := client.ProducerID(ctx)
-	if err != nil {
-		return refused("abort "+id, err, "")
+	if errors.Is(err, context.DeadlineExceeded) && strings.HasPrefix(d.State, "Prepare") {
+		return refused("abort "+id, err, fmt.Sprintf("it is %s: decided, and over as soon as its partitions have taken the outcome: %s; see cluster status", d.State, strings.Join(partitionsOf(d), " ")))
 	}
-	after, err := s.transaction(id)
+	if err != nil {
+		return refused("abort "+id, s.unled(admin, txnShards, err), "")
+	}
+	after, err := s.transaction(admin, id)
 	if err != nil {
 		return err
 	}
