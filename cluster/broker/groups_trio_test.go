@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/cluster/coordinator"
 )
 
 // served waits for a coordinator of a group that is another node than old and serves, and connects to it.
@@ -21,12 +23,27 @@ func (c *trio) served(id string, old *trioNode) (n *trioNode, cl *client) {
 	return n, cl
 }
 
+// resting waits until the shard of a group is led by the node that it prefers: it would go there in the midst of what follows.
+func (c *trio) resting(id string) {
+	c.t.Helper()
+	t, err := c.nodes[0].groups.Ensure(within(c.t, patience))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.known(t.Name)
+	shard := coordinator.ShardOf(id, len(t.Partitions))
+	c.await("the shard of "+id+" is led where it is to be", func() bool {
+		p := c.nodes[0].ctl.Image().Topic(t.Name).Partitions[shard]
+		return p.Leader == p.Replicas[0]
+	})
+}
+
 // Who was a member, with which generation and assignment, and what it committed, is in the log: after its coordinator's death a member goes on
 // with the next one as if nothing had happened, and somebody of an older generation gets nowhere.
 func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 	c := newTrio(t)
 	c.createTopic("t", 2)
-	c.calm()
+	c.resting("g")
 	first, member := c.served("g", nil)
 	old := member.receive(member.enter(5, "g", []byte("topics"))).(*kmsg.JoinGroupResponse)
 	member.ask(syncOf(3, "g", old, map[string][]byte{old.MemberID: []byte("first")}))
@@ -73,7 +90,7 @@ func TestAMemberKeepsItsPlaceWhenItsCoordinatorDies(t *testing.T) {
 func TestACoordinatorThatIsCutOffCommitsNothing(t *testing.T) {
 	c := newTrio(t)
 	c.createTopic("t", 2)
-	c.calm()
+	c.resting("g")
 	first, before := c.served("g", nil)
 	commit := func(cl *client, offset int64) int16 {
 		req := commitOf("g", 0, offset, "")

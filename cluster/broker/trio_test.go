@@ -133,15 +133,18 @@ func (n *trioNode) start() {
 	}
 	cfg := rpc.Config{Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
 		Peers: n.c.net.Peers(others...), Logger: logger}
+	control := replica.ControlConfig{KV: n.kv, FS: n.fs, Dir: "data/control", Logger: logger}
 	if !n.c.bare { // in real time: a node that the machine keeps from running for a while is not dead
+		control.Timers = replica.Timers{Heartbeat: 5 * time.Second, Election: 5 * time.Second, Lease: 5 * time.Second}
 		cfg.DeadAfter, cfg.HangUpAfter, cfg.ConnectTimeout, cfg.DialTimeout, cfg.VoteTimeout = 3*time.Second, 10*time.Second, 10*time.Second, 20*time.Second, 10*time.Second
 	}
 	n.rpc, err = rpc.New(cfg)
 	n.must(err)
 	n.rpc.Start()
+	control.Node = n.rpc
 	n.ctl, err = meta.Open(meta.Config{Identity: identity, Node: n.rpc, KV: n.kv, Logger: logger,
 		Self:        meta.Broker{Host: loopback(), Port: port},
-		OpenControl: meta.OnReplica(replica.ControlConfig{KV: n.kv, Node: n.rpc, FS: n.fs, Dir: "data/control", Logger: logger})})
+		OpenControl: meta.OnReplica(control)})
 	n.must(err)
 	decide := group.Defaults()
 	decide.InitialDelay = 100 * time.Millisecond
