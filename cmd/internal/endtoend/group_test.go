@@ -33,7 +33,7 @@ func TestGroupsAreListedDescribedResetAndDeleted(t *testing.T) {
 	if got := mq("group", "list"); strings.Count(got, "\n") != 1 {
 		t.Errorf("a list without groups:\n%s", got)
 	}
-	if r := try(t, "", "mqclient", "group", "describe", "billing", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "no such group") {
+	if r := answered(t, "group", "describe", "billing", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "no such group") {
 		t.Errorf("a group that is not there: exit code %d: %s", r.code, r.err)
 	}
 
@@ -88,7 +88,7 @@ func TestGroupsAreListedDescribedResetAndDeleted(t *testing.T) {
 		"reset b -to 1 -topic orders:9":  "has no partition 9",
 		"reset b -to 1 -topic elsewhere": "there is no topic elsewhere",
 	} {
-		r := try(t, "", "mqclient", append([]string{"group", "-addr", addr}, strings.Fields(args)...)...)
+		r := answered(t, append([]string{"group", "-addr", addr}, strings.Fields(args)...)...)
 		if r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("group %s: exit code %d, want a sentence with %q: %s", args, r.code, want, r.err)
 		}
@@ -121,7 +121,7 @@ func TestGroupsAreListedDescribedResetAndDeleted(t *testing.T) {
 		t.Errorf("after the offset was deleted:\n%s", got)
 	}
 	mq("group", "delete", "billing")
-	if r := try(t, "", "mqclient", "group", "delete", "billing", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "GROUP_ID_NOT_FOUND") {
+	if r := answered(t, "group", "delete", "billing", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "GROUP_ID_NOT_FOUND") {
 		t.Errorf("again: exit code %d: %s", r.code, r.err)
 	}
 	mq("group", "reset", "fresh", "-to", "latest", "-topic", "orders") // a group begins with its offsets

@@ -71,13 +71,19 @@ func try(t *testing.T, stdin string, name string, args ...string) result {
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	if name == "mqclient" && slices.Contains([]string{"topic", "produce", "consume", "group", "txn"}, args[0]) && !slices.Contains(args, "-timeout") {
-		args = append(args, "-timeout", patience.String()) // its own 15 s may pass on a busy machine
+		args = append(args, "-timeout", patience.String()) // as answered does
 	}
 	r := try(t, "", name, args...)
 	if r.code != 0 {
 		t.Fatalf("%s %s: exit code %d\n%s%s", name, strings.Join(args, " "), r.code, r.out, r.err)
 	}
 	return r.out
+}
+
+// answered runs a client's command that may be refused, and gives the cluster time to say so: its own 15 s may pass on a busy machine.
+func answered(t *testing.T, args ...string) result {
+	t.Helper()
+	return try(t, "", "mqclient", append(args, "-timeout", patience.String())...)
 }
 
 func cleanEnv(more ...string) (env []string) {

@@ -24,7 +24,7 @@ func (c *cluster) restart(t *testing.T, boot string, kill []int, back []int) {
 // produce writes n lines to topic t and returns when all are acknowledged.
 func (c *cluster) produce(t *testing.T, n int) {
 	t.Helper()
-	r := try(t, strings.Repeat("line\n", n), "mqclient", "produce", "-addr", strings.Join(c.addrs, ","), "-topic", "t", "-timeout", "30s")
+	r := try(t, strings.Repeat("line\n", n), "mqclient", "produce", "-addr", strings.Join(c.addrs, ","), "-topic", "t", "-timeout", patience.String())
 	if r.code != 0 || strings.Count(r.out, "produced to t ") != n {
 		t.Fatalf("%d of %d acknowledged: %s", strings.Count(r.out, "produced to t "), n, r.err)
 	}

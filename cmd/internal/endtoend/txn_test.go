@@ -16,7 +16,7 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 	if got := mq("txn", "list"); strings.Count(got, "\n") != 1 {
 		t.Errorf("a list without transactions:\n%s", got)
 	}
-	if r := try(t, "", "mqclient", "txn", "describe", "till-1", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "no such transactional id") {
+	if r := answered(t, "txn", "describe", "till-1", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "no such transactional id") {
 		t.Errorf("an id that is not there: exit code %d: %s", r.code, r.err)
 	}
 
@@ -65,7 +65,7 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 		"abort -id nobody":                      "no such transactional id",
 		"find-hanging -topic nowhere -older 0s": "nowhere",
 	} {
-		if r := try(t, "", "mqclient", append([]string{"txn", "-addr", addr}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.err, want) {
+		if r := answered(t, append([]string{"txn", "-addr", addr}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("txn %s: exit code %d, want a sentence with %q: %s", args, r.code, want, r.err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 	if err := cl.EndTransaction(ctx, kgo.TryCommit); err == nil {
 		t.Error("the producer whose transaction was aborted could commit it")
 	}
-	if r := try(t, "", "mqclient", "txn", "abort", "till-1", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "no transaction is open") {
+	if r := answered(t, "txn", "abort", "till-1", "-addr", addr); r.code != 1 || !strings.Contains(r.err, "no transaction is open") {
 		t.Errorf("aborted twice: exit code %d: %s", r.code, r.err)
 	}
 }
