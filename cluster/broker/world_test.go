@@ -85,12 +85,14 @@ func (c *loneControl) Close(context.Context) error                          { re
 // nowhere is a network without peers.
 type nowhere struct{ meta.Network }
 
-func (nowhere) Handle(string, rpc.Handler)           {}
-func (nowhere) OnPeerChange(func(meta.NodeID, bool)) {}
-func (nowhere) Alive(meta.NodeID) bool               { return true }
-func (nowhere) Peers() map[meta.NodeID]string        { return nil }
-func (nowhere) SetPeer(meta.NodeID, string)          {}
-func (nowhere) OnReport(func(meta.NodeID))           {}
+func (nowhere) Handle(string, rpc.Handler)            {}
+func (nowhere) Hear(string, func(rpc.NodeID, []byte)) {}
+func (nowhere) Tell(rpc.NodeID, string, []byte) error { return rpc.ErrDown }
+func (nowhere) OnPeerChange(func(meta.NodeID, bool))  {}
+func (nowhere) Alive(meta.NodeID) bool                { return true }
+func (nowhere) Peers() map[meta.NodeID]string         { return nil }
+func (nowhere) SetPeer(meta.NodeID, string)           {}
+func (nowhere) OnReport(func(meta.NodeID))            {}
 func (nowhere) Call(context.Context, meta.NodeID, string, []byte) ([]byte, error) {
 	return nil, rpc.ErrDown
 }

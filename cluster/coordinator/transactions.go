@@ -47,6 +47,9 @@ type Participant interface {
 type Node interface {
 	Call(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error)
 	Handle(method string, h rpc.Handler)
+	// Tell sends a message that may be lost; Hear hands those of a method to h, which must not block. They do not block.
+	Tell(to rpc.NodeID, method string, data []byte) error
+	Hear(method string, h func(from rpc.NodeID, data []byte))
 }
 
 // TxnConfig is what Transactions are made of. Meta, Node, Self and Local are required.

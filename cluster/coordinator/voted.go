@@ -140,7 +140,7 @@ func NewVoted(cfg VotedConfig) (*Voted, error) {
 	}
 	v.known = cfg.Meta.Image()
 	v.unhook = cfg.Meta.Subscribe(v.onImage)
-	cfg.Node.Handle(voteMethod, v.post.serve)
+	cfg.Node.Hear(voteMethod, v.post.serve)
 	cfg.Node.Handle(askMethod, v.serveVerify)
 	return v, nil
 }
@@ -149,7 +149,7 @@ func NewVoted(cfg VotedConfig) (*Voted, error) {
 func (v *Voted) Close() {
 	v.closed.Do(func() {
 		v.unhook()
-		v.cfg.Node.Handle(voteMethod, nil)
+		v.cfg.Node.Hear(voteMethod, nil)
 		v.cfg.Node.Handle(askMethod, nil)
 	})
 	v.shards.close()

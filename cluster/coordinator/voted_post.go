@@ -12,23 +12,20 @@ import (
 	"gopherlog/txn/twopc"
 )
 
-// voteMethod carries messages between coordinators and participants of voted transactions, those for one node together.
+// voteMethod carries messages between coordinators and participants of voted transactions.
 //
-//	call:    version i8 = 1 | count | count of { up i8 | transactional id | participant (up: empty) | message }
-//	answer:  nothing
+//	version i8 = 1 | count | count of { up i8 | transactional id | participant (up: empty) | message }
 //
-// in the flexible encoding. up: from a participant to its coordinator. Messages may be lost, come twice and come late: the machines say
-// them again, and know a stale one by the transaction's name.
+// in the flexible encoding; nothing is answered. up: from a participant to its coordinator. Messages may be lost, come twice and come late: the
+// machines say them again, and know a stale one by the transaction's name.
 const voteMethod = "txn.vote"
 
 const voteVersion = 1
 
 const (
-	maxLetters     = 1 << 16 // that wait for one node; more are lost
-	lettersPerCall = 1000
-	voteCallTime   = 2 * time.Second
 	smallestLetter = 26 // bytes of one on the wire, about
 	catchUpTime    = 2 * time.Second
+	voteCallTime   = 2 * time.Second
 )
 
 // letter is a message on its way.
@@ -39,7 +36,7 @@ type letter struct {
 	message twopc.Message
 }
 
-// postOffice carries letters to other nodes, one call at a time to each, and delivers those of this node.
+// postOffice carries letters to other nodes, and delivers those of this node.
 type postOffice struct {
 	v      *Voted
 	ctx    context.Context
@@ -48,18 +45,12 @@ type postOffice struct {
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
-	questions int // that other nodes are asked
-	boxes     map[rpc.NodeID]*letterbox
+	questions int                       // that other nodes are asked
 	sought    map[twopc.Member][]func() // partitions that the image does not show, and who wants to know whether they are gone
 }
 
-type letterbox struct {
-	queue []letter
-	busy  bool
-}
-
 func newPostOffice(v *Voted) *postOffice {
-	p := &postOffice{v: v, boxes: map[rpc.NodeID]*letterbox{}, sought: map[twopc.Member][]func(){}}
+	p := &postOffice{v: v, sought: map[twopc.Member][]func(){}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -142,63 +133,17 @@ func leads(v Voter) bool {
 	return ready
 }
 
+// put sends a letter to another node. One that does not go is lost.
 func (p *postOffice) put(node rpc.NodeID, l letter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return
-	}
-	box := p.boxes[node]
-	if box == nil {
-		box = &letterbox{}
-		p.boxes[node] = box
-	}
-	if len(box.queue) >= maxLetters {
-		p.v.stats.lost.Inc()
-		return
-	}
-	box.queue = append(box.queue, l)
-	if !box.busy {
-		box.busy = true
-		p.wg.Go(func() { p.empty(node, box) })
-	}
-}
-
-// empty calls a node until nothing waits for it any more. What a node did not take is lost, with all that waits for it.
-func (p *postOffice) empty(node rpc.NodeID, box *letterbox) {
-	for {
-		p.mu.Lock()
-		n := min(len(box.queue), lettersPerCall)
-		if n == 0 || p.closed {
-			box.busy, box.queue = false, nil
-			p.mu.Unlock()
-			return
-		}
-		batch := box.queue[:n:n]
-		box.queue = box.queue[n:]
-		p.mu.Unlock()
-		if err := p.call(node, batch); err != nil {
-			p.v.cfg.Logger.Debug("messages of voted transactions were not taken", "node", node, "messages", n, "error", err)
-			p.mu.Lock()
-			p.v.stats.lost.Add(float64(n + len(box.queue)))
-			box.queue = nil
-			p.mu.Unlock()
-		}
-	}
-}
-
-func (p *postOffice) call(node rpc.NodeID, batch []letter) error {
 	w := field.Writer{Flexible: true}
 	w.Int8(voteVersion)
-	w.Length(len(batch))
-	for _, l := range batch {
-		writeLetter(&w, l)
+	w.Length(1)
+	writeLetter(&w, l)
+	p.v.stats.sent.Inc()
+	if err := p.v.cfg.Node.Tell(node, voteMethod, w.Bytes); err != nil {
+		p.v.cfg.Logger.Debug("a message of a voted transaction did not go", "node", node, "error", err)
+		p.v.stats.lost.Inc()
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, voteCallTime)
-	defer cancel()
-	p.v.stats.calls.Inc()
-	_, err := p.v.cfg.Node.Call(ctx, node, voteMethod, w.Bytes)
-	return err
 }
 
 func writeLetter(w *field.Writer, l letter) {
@@ -218,11 +163,22 @@ func readLetter(r *field.Reader) (l letter, err error) {
 	return l, err
 }
 
-// serve delivers the letters of a call. Who does not lead what a letter is for drops it.
-func (p *postOffice) serve(_ context.Context, _ rpc.NodeID, req []byte) ([]byte, error) {
-	r := &field.Reader{Flexible: true, Bytes: req}
+// serve delivers letters. Who does not lead what a letter is for drops it. It does not block.
+func (p *postOffice) serve(from rpc.NodeID, b []byte) {
+	all, err := readLetters(b)
+	if err != nil {
+		p.v.cfg.Logger.Warn("malformed messages of voted transactions", "node", from, "error", err)
+		return
+	}
+	for _, l := range all {
+		p.deliver(l)
+	}
+}
+
+func readLetters(b []byte) ([]letter, error) {
+	r := &field.Reader{Flexible: true, Bytes: b}
 	if v := r.Int8(); v != voteVersion {
-		return nil, fmt.Errorf("coordinator: call of version %d, want %d", v, voteVersion)
+		return nil, fmt.Errorf("coordinator: messages of version %d, want %d", v, voteVersion)
 	}
 	all := make([]letter, 0, max(r.Length(smallestLetter), 0))
 	for range cap(all) {
@@ -235,10 +191,7 @@ func (p *postOffice) serve(_ context.Context, _ rpc.NodeID, req []byte) ([]byte,
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("coordinator: messages: %w", err)
 	}
-	for _, l := range all {
-		p.deliver(l)
-	}
-	return nil, nil
+	return all, nil
 }
 
 // lookFor makes the image current and calls gone if it does not show the partition then.

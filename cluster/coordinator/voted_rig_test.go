@@ -97,6 +97,7 @@ type votedRig struct {
 type fakeNode struct {
 	mu       sync.Mutex
 	handlers map[string]rpc.Handler
+	hearers  map[string]func(rpc.NodeID, []byte)
 	to       *fakeNode
 }
 
@@ -107,6 +108,26 @@ func (n *fakeNode) Handle(method string, h rpc.Handler) {
 		n.handlers = map[string]rpc.Handler{}
 	}
 	n.handlers[method] = h
+}
+
+func (n *fakeNode) Hear(method string, h func(rpc.NodeID, []byte)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hearers == nil {
+		n.hearers = map[string]func(rpc.NodeID, []byte){}
+	}
+	n.hearers[method] = h
+}
+
+func (n *fakeNode) Tell(_ rpc.NodeID, method string, data []byte) error {
+	if n.to == nil {
+		return rpc.ErrDown
+	}
+	n.to.mu.Lock()
+	h := n.to.hearers[method]
+	n.to.mu.Unlock()
+	h(2, data)
+	return nil
 }
 
 func (n *fakeNode) Call(ctx context.Context, _ rpc.NodeID, method string, req []byte) ([]byte, error) {

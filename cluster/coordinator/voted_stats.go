@@ -13,7 +13,7 @@ type votedStats struct {
 	votes     *prometheus.CounterVec
 	decisions prometheus.Counter
 	aborts    *prometheus.CounterVec
-	calls     prometheus.Counter
+	sent      prometheus.Counter
 	lost      prometheus.Counter
 }
 
@@ -44,8 +44,8 @@ func newVotedStats() *votedStats {
 		aborts: vector("aborts_total", "Voted transactions that coordinators on this node gave up, by reason: the client asked for it, another client took "+
 			"the transactional id, a participant voted no or was deleted, votes were missing for too long, the client was idle for too long.", "reason",
 			abortClient, abortReplaced, abortNo, abortDeleted, abortVotes, abortLate),
-		calls: counter("calls_total", "Calls that carried messages of voted transactions to other nodes."),
-		lost:  counter("messages_lost_total", "Messages of voted transactions that another node did not take; they are said again."),
+		sent: counter("messages_total", "Messages of voted transactions that were sent to other nodes."),
+		lost: counter("messages_lost_total", "Messages of voted transactions that another node did not take; they are said again."),
 	}
 }
 
@@ -53,7 +53,7 @@ func (s *votedStats) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.Register(s.votes), r.Register(s.decisions), r.Register(s.aborts), r.Register(s.calls), r.Register(s.lost))
+	return errors.Join(r.Register(s.votes), r.Register(s.decisions), r.Register(s.aborts), r.Register(s.sent), r.Register(s.lost))
 }
 
 func (s *votedStats) vote(yes bool) {

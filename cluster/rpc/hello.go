@@ -13,7 +13,7 @@ import (
 
 // protocolVersion is the version of everything that nodes say to each other.
 // Two nodes of different versions refuse each other by name.
-const protocolVersion = 2
+const protocolVersion = 3
 
 // bulkMagic opens a plain stream; gRPC opens with its own preface.
 const (

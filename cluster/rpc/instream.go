@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -29,6 +30,7 @@ type inStream struct {
 	r      *bufio.Reader
 	box    *outbox
 	closed chan struct{}
+	calls  *callServer
 
 	head [partHeadSize]byte
 	rest []byte // ids and table of the part that is being read
@@ -67,10 +69,14 @@ func (n *Node) serveStream(conn net.Conn) {
 		node: n, from: h.from, conn: conn, r: bufio.NewReaderSize(conn, streamBuffer),
 		box: newOutbox(conn, &n.pool, 0, replyTimeout), closed: make(chan struct{}),
 	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	s.calls = newCallServer(ctx, n, s.from, s)
 	n.wg.Go(s.box.run)
 	err = s.read()
 	close(s.closed)
 	s.box.close(ErrDown)
+	cancel()
+	s.calls.wg.Wait()
 	if !errors.Is(err, io.EOF) && !n.isClosed() {
 		n.cfg.Logger.Info("plain stream ended", "peer", s.from, "error", err)
 	}
@@ -78,6 +84,16 @@ func (n *Node) serveStream(conn net.Conn) {
 
 func (s *inStream) read() error {
 	for {
+		kind, err := s.r.Peek(1)
+		if err != nil {
+			return err
+		}
+		if kind[0] == 'M' {
+			if err := s.take(); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := io.ReadFull(s.r, s.head[:]); err != nil {
 			return err
 		}

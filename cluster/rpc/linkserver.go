@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
@@ -46,7 +47,7 @@ func (s *service) Link(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.Env
 func (n *Node) serveLink(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.Envelope], from NodeID, out *sender) error {
 	asm := assembler{limit: n.cfg.MaxEntryBytes + envelopeBytes}
 	ctx, cancel := context.WithCancel(stream.Context())
-	calls := newCallServer(ctx, n, from, out)
+	calls := newCallServer(ctx, n, from, linkAnswers{n, out})
 	defer calls.wg.Wait()
 	defer cancel()
 	for {
@@ -69,7 +70,11 @@ func (n *Node) serveLink(stream grpc.BidiStreamingServer[rpcpb.Envelope, rpcpb.E
 				}
 			}
 			if c := m.GetSmallCall(); c != nil {
-				calls.take(smallCall{m.GetId(), c})
+				if m.GetId() == 0 {
+					n.told(from, c.GetMethod(), c.GetData())
+					continue
+				}
+				calls.take(note{m.GetId(), c.GetMethod(), c.GetData(), time.Duration(c.GetPatience())})
 				continue
 			}
 			n.serveMessage(out, from, m, serving)

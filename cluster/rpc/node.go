@@ -43,6 +43,7 @@ type Node struct {
 	peers    map[NodeID]*peer
 	groups   map[GroupID]*group
 	handlers map[string]Handler
+	hearers  map[string]func(NodeID, []byte)
 	conns    map[net.Conn]struct{} // accepted and open
 }
 
@@ -55,7 +56,7 @@ func New(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, born: time.Now(), received: newBudget(cfg.ReceiveBudget), closing: make(chan struct{}),
 		peers: make(map[NodeID]*peer), groups: make(map[GroupID]*group),
-		handlers: make(map[string]Handler), conns: make(map[net.Conn]struct{}),
+		handlers: make(map[string]Handler), hearers: make(map[string]func(NodeID, []byte)), conns: make(map[net.Conn]struct{}),
 	}
 	if err := n.register(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("rpc: metrics: %w", err)

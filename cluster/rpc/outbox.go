@@ -3,6 +3,7 @@ package rpc
 import (
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 // is written by run in one vectored write.
 type outbox struct {
 	conn    net.Conn
+	raw     syscall.RawConn // nil: not a socket
 	pool    *buffers
 	limit   int           // queued bytes above which send waits; 0 never waits
 	timeout time.Duration // of one write; 0 none
@@ -32,10 +34,14 @@ type outbox struct {
 }
 
 func newOutbox(conn net.Conn, pool *buffers, limit int, timeout time.Duration) *outbox {
-	return &outbox{
+	o := &outbox{
 		conn: conn, pool: pool, limit: limit, timeout: timeout,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
+	if c, ok := conn.(syscall.Conn); ok {
+		o.raw, _ = c.SyscallConn()
+	}
+	return o
 }
 
 // send queues bufs, in order and without others in between, and usually writes
@@ -43,8 +49,13 @@ func newOutbox(conn net.Conn, pool *buffers, limit int, timeout time.Duration) *
 // loan so long. head, when not nil, is a pooled buffer that bufs points into; the
 // outbox puts it back.
 func (o *outbox) send(bufs [][]byte, head []byte, size int, loan *Loan) error {
+	return o.sendWithin(o.limit, bufs, head, size, loan)
+}
+
+// sendWithin is send with another limit.
+func (o *outbox) sendWithin(limit int, bufs [][]byte, head []byte, size int, loan *Loan) error {
 	o.mu.Lock()
-	for o.err == nil && o.limit > 0 && o.queued > 0 && o.queued+size > o.limit {
+	for o.err == nil && limit > 0 && o.queued > 0 && o.queued+size > limit {
 		if o.room == nil {
 			o.room = make(chan struct{})
 		}
@@ -81,6 +92,61 @@ func (o *outbox) send(bufs [][]byte, head []byte, size int, loan *Loan) error {
 		o.wake <- struct{}{} // room for one; only the current writer sends
 	}
 	return err
+}
+
+// offer sends one pooled buffer, which the outbox puts back, unless much waits already or the outbox is closed: then false, and it goes back at
+// once. It does not block: what an idle connection does not take now is written by run.
+func (o *outbox) offer(b []byte) bool {
+	o.mu.Lock()
+	if o.err != nil || o.queued+len(b) > offerRoom {
+		o.mu.Unlock()
+		o.pool.put(b)
+		return false
+	}
+	if o.writing || o.raw == nil {
+		idle := !o.writing
+		o.writing = true
+		o.pushLocked(b, b)
+		o.mu.Unlock()
+		if idle {
+			o.wake <- struct{}{} // room for one; only the current writer sends
+		}
+		return true
+	}
+	o.writing = true
+	o.mu.Unlock()
+	n := o.try(b)
+
+	o.mu.Lock()
+	if n < len(b) && o.err == nil { // the rest goes before what came meanwhile
+		o.pushLocked(b[n:], b)
+		copy(o.queue[1:], o.queue)
+		o.queue[0] = b[n:]
+	}
+	o.writing = len(o.queue) > 0
+	more := o.writing
+	o.mu.Unlock()
+	if n == len(b) {
+		o.pool.put(b)
+	}
+	if more {
+		o.wake <- struct{}{}
+	}
+	return true
+}
+
+// pushLocked queues b, which lies in the pooled buffer head.
+func (o *outbox) pushLocked(b, head []byte) {
+	o.queue, o.heads, o.queued = append(o.queue, b), append(o.heads, head), o.queued+len(b)
+}
+
+// try writes as much of b as the socket takes at once. Errors are left to the next write. The caller owns writing.
+func (o *outbox) try(b []byte) (n int) {
+	_ = o.raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), b)
+		return true
+	})
+	return max(n, 0)
 }
 
 // flush writes what is queued. The caller owns writing; more means that it

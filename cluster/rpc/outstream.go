@@ -16,7 +16,8 @@ const (
 	streamBuffer = 64 << 10
 )
 
-// outStream is the plain stream to one peer: our requests, its answers.
+// outStream is the plain stream to one peer: our requests and short calls, its
+// answers.
 type outStream struct {
 	node   *Node
 	conn   net.Conn
@@ -26,6 +27,7 @@ type outStream struct {
 
 	mu      sync.Mutex
 	pending map[uint64]*call
+	asked   map[uint64]*noteWaiter
 	err     error
 }
 
@@ -61,7 +63,7 @@ func (p *peer) dialStream(l *link) (*outStream, error) {
 	}
 	s := &outStream{
 		node: n, conn: conn, box: newOutbox(conn, &n.pool, streamQueue, 0),
-		closed: make(chan struct{}), pending: make(map[uint64]*call),
+		closed: make(chan struct{}), pending: make(map[uint64]*call), asked: make(map[uint64]*noteWaiter),
 	}
 	s.wg.Go(s.read)
 	s.wg.Go(s.box.run)
@@ -75,13 +77,16 @@ func (s *outStream) close(err error) {
 		return
 	}
 	s.err = err
-	left := s.pending
-	s.pending = nil
+	left, asked := s.pending, s.asked
+	s.pending, s.asked = nil, nil
 	close(s.closed)
 	s.mu.Unlock()
 	s.box.close(err)
 	for _, c := range left {
 		c.fail(ErrDown)
+	}
+	for _, w := range asked {
+		w.end(nil, ErrDown)
 	}
 }
 
@@ -155,6 +160,13 @@ func (s *outStream) read() {
 		if _, err := io.ReadFull(r, head[:]); err != nil {
 			s.close(err)
 			return
+		}
+		if head[0] == 'C' {
+			if err := s.answered(head[:], r); err != nil {
+				s.close(err)
+				return
+			}
+			continue
 		}
 		n, err := a.decode(head[:])
 		if err == nil && n > 0 {

@@ -9,10 +9,10 @@ import (
 	"gopherlog/cluster/rpc/rpcpb"
 )
 
-// maxSmallCall is the longest request of a typed call that goes over the link. Longer ones would make heartbeats wait.
+// maxSmallCall is the longest request of a typed call that goes over the plain stream or the link. Longer ones would make others wait.
 const maxSmallCall = 64 << 10
 
-// maxServing bounds the small calls of one peer that are served at a time; it is told ErrBusy above it.
+// maxServing bounds the small calls of one connection that are served at a time; the peer is told ErrBusy above it.
 const maxServing = 1 << 14
 
 // call is a typed call over the link.
@@ -47,33 +47,34 @@ func (l *link) call(ctx context.Context, method string, req []byte) ([]byte, err
 	return w.m.GetSmallAnswer().GetData(), nil
 }
 
-// callServer serves the small calls of one link, each on a goroutine; those that have served one wait for the next, with the stack that
-// they have grown.
+// callServer serves the small calls of one link or plain stream, each on a goroutine; those that have served one wait for the next, with the
+// stack that they have grown.
 type callServer struct {
 	n    *Node
 	from NodeID
-	out  *sender
+	ways answering
 	ctx  context.Context
-	idle chan smallCall // to goroutines that wait
-	room chan struct{}  // a token for each call that is served
+	idle chan note     // to goroutines that wait
+	room chan struct{} // a token for each call that is served
 	wg   sync.WaitGroup
 }
 
-type smallCall struct {
-	id uint64
-	m  *rpcpb.SmallCall
+// answering is where answers go.
+type answering interface {
+	answerCall(id uint64, answer []byte, err error)
+	refuseCall(id uint64, err error) // does not block
 }
 
-func newCallServer(ctx context.Context, n *Node, from NodeID, out *sender) *callServer {
-	return &callServer{n: n, from: from, out: out, ctx: ctx, idle: make(chan smallCall), room: make(chan struct{}, maxServing)}
+func newCallServer(ctx context.Context, n *Node, from NodeID, ways answering) *callServer {
+	return &callServer{n: n, from: from, ways: ways, ctx: ctx, idle: make(chan note), room: make(chan struct{}, maxServing)}
 }
 
 // take begins to serve a call. It does not block.
-func (s *callServer) take(c smallCall) {
+func (s *callServer) take(c note) {
 	select {
 	case s.room <- struct{}{}:
 	default:
-		s.n.answerTo(s.out, c.id, ErrBusy)
+		s.ways.refuseCall(c.id, ErrBusy)
 		return
 	}
 	select {
@@ -86,7 +87,7 @@ func (s *callServer) take(c smallCall) {
 // idleFor is how long a goroutine waits for another call.
 const idleFor = 10 * time.Second
 
-func (s *callServer) run(c smallCall) {
+func (s *callServer) run(c note) {
 	timer := time.NewTimer(idleFor)
 	defer timer.Stop()
 	for {
@@ -103,17 +104,34 @@ func (s *callServer) run(c smallCall) {
 	}
 }
 
-func (s *callServer) serve(c smallCall) {
-	ctx, cancel := context.WithTimeout(s.ctx, time.Duration(c.m.GetPatience()))
+func (s *callServer) serve(c note) {
+	ctx, cancel := context.WithTimeout(s.ctx, c.patience)
 	defer cancel()
-	answer, err := s.n.serveCall(ctx, s.from, c.m.GetMethod(), c.m.GetData())
+	answer, err := s.n.serveCall(ctx, s.from, c.method, c.data)
 	if err == nil && len(answer) > maxCallBytes {
 		err = fmt.Errorf("rpc: answer of %d bytes, at most %d", len(answer), maxCallBytes)
 	}
+	s.ways.answerCall(c.id, answer, err)
+}
+
+// linkAnswers answers the calls of a link.
+type linkAnswers struct {
+	n   *Node
+	out *sender
+}
+
+// answerCall does not block. When too much waits on the link the caller hears nothing and gives up.
+func (l linkAnswers) answerCall(id uint64, answer []byte, err error) {
 	if err != nil {
-		s.n.answerTo(s.out, c.id, err)
+		l.refuseCall(id, err)
 		return
 	}
-	// When too much waits on the link the caller hears nothing and gives up.
-	_ = s.out.send(&rpcpb.Message{Id: c.id, Body: &rpcpb.Message_SmallAnswer{SmallAnswer: &rpcpb.SmallAnswer{Data: answer}}})
+	_ = l.out.send(&rpcpb.Message{Id: id, Body: &rpcpb.Message_SmallAnswer{SmallAnswer: &rpcpb.SmallAnswer{Data: answer}}})
+}
+
+func (l linkAnswers) refuseCall(id uint64, err error) { l.n.answerTo(l.out, id, err) }
+
+// tell sends a message that wants no answer over the link: a call without an id.
+func (l *link) tell(method string, data []byte) error {
+	return l.out.send(&rpcpb.Message{Body: &rpcpb.Message_SmallCall{SmallCall: &rpcpb.SmallCall{Method: method, Data: data}}})
 }

@@ -123,7 +123,7 @@ func TestOtherVersionIsRefusedAsAVersion(t *testing.T) {
 	}
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	b, _ := io.ReadAll(conn)
-	if !strings.Contains(string(b), "node 2 speaks version 2, node 1 speaks version 9") {
+	if !strings.Contains(string(b), "node 2 speaks version 3, node 1 speaks version 9") {
 		t.Errorf("answer %q", b)
 	}
 }

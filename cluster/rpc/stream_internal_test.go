@@ -3,6 +3,7 @@ package rpc
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -51,9 +52,11 @@ func readAll(n *Node, b []byte) error {
 		node: n, from: 1, conn: conn, r: bufio.NewReaderSize(conn, streamBuffer),
 		box: newOutbox(conn, &n.pool, 0, 0), closed: make(chan struct{}),
 	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	s.calls = newCallServer(ctx, n, s.from, s)
 	var wg sync.WaitGroup
 	wg.Go(s.box.run)
-	defer func() { s.box.close(ErrDown); wg.Wait() }()
+	defer func() { s.box.close(ErrDown); wg.Wait(); cancel(); s.calls.wg.Wait() }()
 	return s.read()
 }
 

@@ -76,6 +76,11 @@ func (n *Node) Call(ctx context.Context, to NodeID, method string, req []byte) (
 		}
 	}
 	if len(req) <= maxSmallCall {
+		if s := p.plain(); s != nil {
+			if answer, err, went := s.call(ctx, method, req); went {
+				return answer, err
+			}
+		}
 		return l.call(ctx, method, req)
 	}
 	return n.callInChunks(ctx, l, to, method, req)
