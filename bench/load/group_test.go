@@ -172,8 +172,10 @@ func TestAPipelineHoldsWhileAWorkerIsSlowerThanItsGroupWaits(t *testing.T) {
 func TestAStruckWorkerIsReplacedAndNothingIsLost(t *testing.T) {
 	_, d := fakeCluster(t, shortSessions)
 	p := groupPlan(t, scenario.Transactional)
-	p.Phases.Steady = 4 * time.Second
+	p.Phases.Steady = 8 * time.Second // about three are needed
 	p.Clock, p.Workers = NewClock(), &Workers{}
+	work, over := context.WithCancel(t.Context())
+	defer over()
 	type struck struct {
 		proof string
 		err   error
@@ -181,13 +183,19 @@ func TestAStruckWorkerIsReplacedAndNothingIsLost(t *testing.T) {
 	seen := make(chan struck, 2)
 	go func() {
 		<-p.Clock.Started()
-		time.Sleep(500 * time.Millisecond) // until the group has dealt its partitions; a strike waits for a poll anyway
+		for there := false; !there && pause(work, 10*time.Millisecond); {
+			p.Workers.mu.Lock()
+			there = len(p.Workers.members) > 0
+			p.Workers.mu.Unlock()
+		}
+		pause(work, 500*time.Millisecond) // until the group has dealt its partitions; a strike waits for a poll anyway
 		for _, kind := range []string{"kill", "pause"} {
-			proof, err := p.Workers.Strike(t.Context(), 0, kind, time.Second)
+			proof, err := p.Workers.Strike(work, 0, kind, time.Second)
 			seen <- struck{proof, err}
 		}
 	}()
 	out, err := Run(t.Context(), d, p)
+	over() // or a strike that came too late would wait for a poll for ever
 	if err != nil {
 		t.Fatal(err)
 	}
