@@ -32,6 +32,7 @@ var produceAPI = api{
 		"From version 10 NOT_LEADER_OR_FOLLOWER comes with the leader, its epoch and its address, if they are known (KIP-951). From version 13 topics are named by id, with the codes of Fetch.",
 		"Control batches and log append time are refused (INVALID_RECORD, INVALID_TIMESTAMP).",
 		"A transactional batch without transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The first one of a transaction in a partition is let in only when the transaction's coordinator confirms that it is ongoing, for clients of every version: otherwise TRANSACTION_ABORTABLE, below version 11 INVALID_TXN_STATE; NOT_ENOUGH_REPLICAS when no coordinator could be asked within the request's timeout.",
+		"A batch for a partition that is between leaders (this node was elected and does not serve yet, or knows no leader although most of the replicas are up) is held until that is over, at most half a second and the request's timeout; what its connection asks next is held behind it, so that nothing overtakes. Kafka answers NOT_LEADER_OR_FOLLOWER at once.",
 		"A batch that meets the producer's transaction before, still ending, is held until it has ended, within the request's timeout; no fixed pause. Kafka answers CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS at once and lets the client try again.",
 		"The deadline of acks=all is the request's own timeout: REQUEST_TIMED_OUT, or NOT_ENOUGH_REPLICAS_AFTER_APPEND when the batch is committed but on fewer replicas than min.insync.replicas.",
 	},
@@ -60,6 +61,7 @@ type produceCall struct {
 	image   *meta.Image
 	resp    kmsg.ProduceResponse
 	slots   []produceSlot
+	held    heldBatches
 	left    atomic.Int32 // slots without an outcome, and one for the handler
 }
 
@@ -103,6 +105,7 @@ func serveProduce(b *Broker, a *api, r *wire.Request) {
 			i++
 		}
 	}
+	c.held.settle(c, deadline)
 	c.finish()
 }
 
@@ -170,6 +173,10 @@ func (s *produceSlot) produce(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceReque
 	s.size = len(batch)
 	s.app = partition.AppendRequest{Batch: batch, Buf: c.req.Buf, Acks: c.acks, Deadline: deadline, Done: s.done}
 	s.app.TransactionalID, s.app.Version = c.txnID, txnVersion(c.req.Version)
+	if c.held.must(c, p, topic, in.Partition) {
+		c.held.add(p, s)
+		return
+	}
 	p.Append(&s.app)
 }
 

@@ -54,6 +54,7 @@ func offsetCommit(c *call, req *kmsg.OffsetCommitRequest, answer func(kmsg.Respo
 		resp.Topics = append(resp.Topics, out)
 	}
 	e := group.Commit{MemberID: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation}
+	c.settleGroups(req.Group)
 	c.cfg.Groups.Commit(req.Group, e, offsets, func(code group.Code) {
 		if code == group.GroupIDNotFound && c.version < firstCommitToNoGroup {
 			code = group.IllegalGeneration

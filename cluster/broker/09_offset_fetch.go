@@ -34,6 +34,7 @@ const (
 func offsetFetch(c *call, req *kmsg.OffsetFetchRequest, answer func(kmsg.Response)) {
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	if c.version < firstOffsetFetchGroups {
+		c.settleGroups(req.Group)
 		c.offsetFetchGroup(c.cfg.Meta.Image(), c.offsetFetchOne(req), req.RequireStable, func(g kmsg.OffsetFetchResponseGroup) {
 			offsetFetchOld(resp, g)
 			answer(resp)
@@ -49,6 +50,11 @@ func offsetFetch(c *call, req *kmsg.OffsetFetchRequest, answer func(kmsg.Respons
 			}
 		}
 	})
+	ids := make([]string, len(req.Groups))
+	for i := range ids {
+		ids[i] = req.Groups[i].Group
+	}
+	c.settleGroups(ids...)
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
 	finish := after(len(req.Groups), func() { answer(resp) })
 	named := make(map[string]bool, len(req.Groups))

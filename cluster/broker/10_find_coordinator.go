@@ -16,6 +16,7 @@ var findCoordinatorAPI = api{
 	serve:    inOrder(findCoordinator),
 	notes: []string{
 		"The coordinator of a group is the leader of its shard of __consumer_offsets: the group id's hash code as Java has it, modulo the number of partitions. The topic is made when somebody first asks. The answer waits for a leader of the shard, five seconds at most; without one it is COORDINATOR_NOT_AVAILABLE.",
+		"A request for a coordinator whose shard is between leaders at this node (it was elected and does not serve yet, or knows no leader although most of the replicas are up) is held until that is over, at most half a second; then it is COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR. Administrators' requests (Describe, List, Delete) are answered at once.",
 		"The coordinator of a transactional id is the leader of its shard of __transaction_state, by the same rule. Other kinds, such as the share groups of version 6, are INVALID_REQUEST.",
 	},
 }

@@ -47,6 +47,7 @@ func joinGroup(c *call, req *kmsg.JoinGroupRequest, answer func(kmsg.Response)) 
 	}
 	c.reason("member joins", req.Group, req.MemberID, req.Reason)
 	c.req.LetGo() // the answer may wait for members that have not been read yet
+	c.settleGroups(req.Group)
 	c.cfg.Groups.Join(req.Group, e, func(j group.Joined) {
 		resp := kmsg.NewPtrJoinGroupResponse()
 		resp.ErrorCode, resp.Generation = c.refuse(int16(j.Code)), j.Generation

@@ -15,6 +15,7 @@ var heartbeatAPI = api{
 
 func heartbeat(c *call, req *kmsg.HeartbeatRequest, answer func(kmsg.Response)) {
 	e := group.Heartbeat{MemberID: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation}
+	c.settleGroups(req.Group)
 	c.cfg.Groups.Heartbeat(req.Group, e, func(code group.Code) {
 		resp := kmsg.NewPtrHeartbeatResponse()
 		resp.ErrorCode = c.refuse(int16(code))

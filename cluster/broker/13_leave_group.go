@@ -24,6 +24,7 @@ func leaveGroup(c *call, req *kmsg.LeaveGroupRequest, answer func(kmsg.Response)
 		e.Members = append(e.Members, group.Leaver{MemberID: m.MemberID, Instance: text(m.InstanceID)})
 		c.reason("member leaves", req.Group, m.MemberID, m.Reason)
 	}
+	c.settleGroups(req.Group)
 	c.cfg.Groups.Leave(req.Group, e, func(code group.Code, codes []group.Code) {
 		resp := kmsg.NewPtrLeaveGroupResponse()
 		resp.ErrorCode = c.refuse(int16(code))

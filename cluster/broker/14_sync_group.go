@@ -26,6 +26,7 @@ func syncGroup(c *call, req *kmsg.SyncGroupRequest, answer func(kmsg.Response)) 
 		e.Assignments[a.MemberID] = slices.Clone(a.MemberAssignment)
 	}
 	c.req.LetGo() // the answer waits for the leader's request
+	c.settleGroups(req.Group)
 	c.cfg.Groups.Sync(req.Group, e, func(s group.Synced) {
 		resp := kmsg.NewPtrSyncGroupResponse()
 		resp.ErrorCode, resp.MemberAssignment = c.refuse(int16(s.Code)), s.Assignment

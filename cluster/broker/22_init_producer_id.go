@@ -36,6 +36,7 @@ func initProducerID(c *call, req *kmsg.InitProducerIDRequest, answer func(kmsg.R
 	e := kafkatx.InitProducerID{
 		Timeout: time.Duration(req.TransactionTimeoutMillis) * time.Millisecond, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch,
 	}
+	c.settleTxn(*req.TransactionalID)
 	c.cfg.Transactions.InitProducerID(*req.TransactionalID, e, func(a kafkatx.Answer) {
 		resp.ErrorCode = c.refuse(int16(a.Code.For(kafkatx.APIInitProducerID, c.version)))
 		resp.ProducerID, resp.ProducerEpoch = a.ProducerID, a.Epoch

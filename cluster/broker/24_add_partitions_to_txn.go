@@ -39,6 +39,7 @@ func addPartitionsToTxn(c *call, req *kmsg.AddPartitionsToTxnRequest, answer fun
 		answer(c.fillPartitions(resp, codeOperationNotAttempted))
 		return
 	}
+	c.settleTxn(req.TransactionalID)
 	c.cfg.Transactions.AddPartitions(req.TransactionalID, e, func(a kafkatx.Answer) {
 		answer(c.fillPartitions(resp, int16(a.Code.For(kafkatx.APIAddPartitions, c.version))))
 	})

@@ -33,6 +33,7 @@ func addOffsetsToTxn(c *call, req *kmsg.AddOffsetsToTxnRequest, answer func(kmsg
 	e := kafkatx.AddPartitions{
 		ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Partitions: []kafkatx.Partition{shard}, Version: kafkatx.Version0,
 	}
+	c.settleTxn(req.TransactionalID)
 	c.cfg.Transactions.AddPartitions(req.TransactionalID, e, func(a kafkatx.Answer) {
 		resp.ErrorCode = c.refuse(int16(a.Code.For(kafkatx.APIAddOffsets, c.version)))
 		answer(resp)

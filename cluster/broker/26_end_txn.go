@@ -25,6 +25,7 @@ func endTxn(c *call, req *kmsg.EndTxnRequest, answer func(kmsg.Response)) {
 	if c.version >= firstRaisingEnd {
 		e.Version = kafkatx.Version2
 	}
+	c.settleTxn(req.TransactionalID)
 	c.cfg.Transactions.EndTxn(req.TransactionalID, e, func(a kafkatx.Answer) {
 		resp := kmsg.NewPtrEndTxnResponse()
 		resp.ErrorCode = c.refuse(int16(a.Code.For(kafkatx.APIEndTxn, c.version)))

@@ -59,6 +59,7 @@ func txnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest, answer func(kmsg
 	if c.version >= firstAddingOffsets {
 		by.Version = producer.Version2
 	}
+	c.settleGroups(req.Group)
 	c.cfg.Groups.CommitTxn(req.Group, e, by, offsets, func(code kafkatx.Code) {
 		for i := range resp.Topics {
 			for j := range resp.Topics[i].Partitions {

@@ -98,10 +98,10 @@ func (c *call) leaderless(t *meta.Topic, number int32) bool {
 }
 
 // quorate says whether most of these nodes are up, as far as this one knows.
-func (c *call) quorate(replicas []meta.NodeID) bool {
+func (b *Broker) quorate(replicas []meta.NodeID) bool {
 	up := 0
 	for _, id := range replicas {
-		if c.alive(id) {
+		if b.alive(id) {
 			up++
 		}
 	}

@@ -2,8 +2,10 @@ package broker
 
 import (
 	"iter"
+	"slices"
 	"time"
 
+	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/partition"
 )
 
@@ -44,4 +46,35 @@ func (c *call) settle(asked iter.Seq2[Partition, int32]) {
 			return
 		}
 	}
+}
+
+// settleGroups and settleTxn hold a request for a coordinator whose shard is between leaders here: a client that is told so rests for longer than
+// that takes. While most of the shard's replicas are down it is refused at once, for it has to look elsewhere.
+func (c *call) settleGroups(ids ...string) { c.settleShards(coordinator.OffsetsTopic, ids) }
+
+func (c *call) settleTxn(id string) { c.settleShards(c.cfg.Transactions.Topic(id), []string{id}) }
+
+func (c *call) settleShards(topic string, keys []string) {
+	t := c.cfg.Meta.Image().Topic(topic)
+	if t == nil {
+		return
+	}
+	var between []Partition
+	for _, key := range keys {
+		number := coordinator.ShardOf(key, len(t.Partitions))
+		p := c.local(t, number)
+		if p != nil && p.Unsettled(partition.NoEpoch) && c.quorate(t.Partitions[number].Replicas) && !slices.Contains(between, p) {
+			between = append(between, p)
+		}
+	}
+	if len(between) == 0 {
+		return
+	}
+	c.settle(func(yield func(Partition, int32) bool) {
+		for _, p := range between {
+			if !yield(p, partition.NoEpoch) {
+				return
+			}
+		}
+	})
 }

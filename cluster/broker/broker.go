@@ -92,6 +92,7 @@ type Groups interface {
 // Transactions is what the broker needs of the coordinator of transactions; *coordinator.Transactions is the real one.
 type Transactions interface {
 	Find(ctx context.Context, id string) (t *meta.Topic, number int32, err error)
+	Topic(id string) string
 	InitProducerID(id string, e kafkatx.InitProducerID, done func(kafkatx.Answer))
 	AddPartitions(id string, e kafkatx.AddPartitions, done func(kafkatx.Answer))
 	EndTxn(id string, e kafkatx.EndTxn, done func(kafkatx.Answer))

@@ -90,6 +90,19 @@ func (k keeper) Open(p *partition.Partition) partition.Kept {
 	return nil
 }
 
+// hearer is a coordinator who wants to know of what partitions hear of their leaders.
+type hearer interface {
+	Heard(topic string, number int32)
+}
+
+func (k keeper) Heard(p *partition.Partition) {
+	for _, c := range k {
+		if h, wants := c.(hearer); wants {
+			h.Heard(p.Topic(), p.Number())
+		}
+	}
+}
+
 func (k keeper) Led(p *partition.Partition) {
 	for _, c := range k {
 		c.Led(p)

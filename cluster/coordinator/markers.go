@@ -15,11 +15,13 @@ import (
 )
 
 const (
-	maxMarkers      = 1 << 16 // on their way from this node; more are dropped, and sent again by their machines
-	markersPerCall  = 1 << 10
-	markerCalls     = 8                      // under way to one node
-	markerCallTime  = 2 * time.Second        // how long a call waits for its answer
-	markerWait      = 250 * time.Millisecond // how long a partition's leader tries
+	maxMarkers     = 1 << 16 // on their way from this node; more are dropped, and sent again by their machines
+	markersPerCall = 1 << 10
+	markerCalls    = 8                      // under way to one node
+	markerCallTime = 2 * time.Second        // how long a call waits for its answer
+	markerWait     = 250 * time.Millisecond // how long a partition's leader tries
+	// A marker that a leader did not take is sent to it again after a pause that doubles, unless another leader or a later term is heard of
+	// before that: nothing tells that a leader can write again, or that a node is up. One whose partition has no leader rests until it has.
 	firstMarkerWait = 10 * time.Millisecond
 	lastMarkerWait  = 250 * time.Millisecond
 )
@@ -57,10 +59,9 @@ type flight struct {
 	next *flight // what is to go after it: of a later term or transaction
 
 	tries int
-	again time.Time  // when to try again; zero: it is being tried
-	to    rpc.NodeID // who led the partition when it was tried, tried there or not
-	term  int32      // and in which term
-	lost  bool       // the image does not know the partition
+	again time.Time // when to try again; zero: it is being tried
+	to    lead      // who led the partition when it was tried, tried there or not
+	lost  bool      // the image does not know the partition
 }
 
 // outbox is what waits for one node.
@@ -90,7 +91,7 @@ func (m *markers) send(t *txnTerm, id string, w kafkatx.WriteMarker) {
 	if m.x.hit(beforeMarkers) != nil {
 		return
 	}
-	f := &flight{key: markerKey{w.Partition.Topic, w.Partition.Number, w.ProducerID}, id: id, of: t, m: w, to: meta.NoLeader}
+	f := &flight{key: markerKey{w.Partition.Topic, w.Partition.Number, w.ProducerID}, id: id, of: t, m: w, to: lead{node: meta.NoLeader}}
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -114,31 +115,32 @@ func (m *markers) send(t *txnTerm, id string, w kafkatx.WriteMarker) {
 
 // route tries a marker at its partition's leader.
 func (m *markers) route(f *flight) {
-	info, known := m.find(f)
-	f.to, f.term = info.Leader, info.Term
+	to, known := m.find(f)
+	f.to = to
 	switch {
 	case !known:
 		m.put(f, true)
-	case info.Leader == m.x.cfg.Self:
+	case to.node == m.x.cfg.Self:
 		p := m.x.cfg.Local(f.key.topic, f.key.number)
 		if p == nil {
 			m.finish(f, partition.ErrNotLeader)
 			return
 		}
 		m.write(p, f.marker(), m.x.cfg.Now().Add(markerWait), func(err error) { m.finish(f, err) })
-	case info.Leader == meta.NoLeader, !m.x.cfg.Alive(info.Leader):
+	case to.node == meta.NoLeader, !m.x.cfg.Alive(to.node):
 		m.put(f, false) // somebody else is to lead soon
 	default:
 		m.post(f)
 	}
 }
 
-func (m *markers) find(f *flight) (meta.PartitionInfo, bool) {
+// find is who leads a marker's partition; false: the image does not know the partition.
+func (m *markers) find(f *flight) (lead, bool) {
 	t := m.x.cfg.Meta.Image().Topic(f.key.topic)
 	if t == nil || int(f.key.number) >= len(t.Partitions) {
-		return meta.PartitionInfo{}, false
+		return lead{node: meta.NoLeader}, false
 	}
-	return t.Partitions[f.key.number], true
+	return leadOf(m.x.cfg.Self, t, f.key.number, m.x.cfg.Local(f.key.topic, f.key.number)), true
 }
 
 func (f *flight) marker() producer.Marker {
@@ -162,9 +164,15 @@ func (m *markers) write(p Participant, w producer.Marker, deadline time.Time, do
 	})
 }
 
+// untilLed is longer than any pause: only the news of a leader ends it.
+const untilLed = time.Hour
+
 // put lets a marker wait until it is to be tried again; lost: its partition is not in the image.
 func (m *markers) put(f *flight, lost bool) {
 	pause := min(firstMarkerWait<<min(f.tries, 10), lastMarkerWait)
+	if f.to.node == meta.NoLeader && !lost {
+		pause = untilLed
+	}
 	m.mu.Lock()
 	f.tries++
 	f.lost = lost
@@ -215,7 +223,7 @@ func (m *markers) drop(f *flight) {
 	m.route(next)
 }
 
-// look is called when the image changes: a partition may have another leader.
+// look is called when the image changes or a replica here heard of its leader: a partition may have another one.
 func (m *markers) look() { m.nudge() }
 
 // run tries again what waits, when its time comes or its partition has another leader.
@@ -249,8 +257,8 @@ func (m *markers) due(now time.Time) (ready, over []*flight, next time.Duration)
 		if f.again.IsZero() {
 			continue
 		}
-		info, known := m.find(f)
-		moved := known && info.Leader != meta.NoLeader && (info.Leader != f.to || info.Term != f.term || f.lost)
+		to, known := m.find(f)
+		moved := known && to.node != meta.NoLeader && (to != f.to || f.lost)
 		if moved {
 			f.tries = 0
 		}

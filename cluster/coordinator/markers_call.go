@@ -65,15 +65,16 @@ func (m *markers) post(f *flight) {
 	if m.closed {
 		return
 	}
-	box := m.boxes[f.to]
+	to := f.to.node // the flight may be elsewhere when its box is emptied
+	box := m.boxes[to]
 	if box == nil {
 		box = &outbox{}
-		m.boxes[f.to] = box
+		m.boxes[to] = box
 	}
 	box.queue = append(box.queue, f)
 	if box.calls < markerCalls {
 		box.calls++
-		m.wg.Go(func() { m.empty(f.to, box) })
+		m.wg.Go(func() { m.empty(to, box) })
 	}
 }
 
@@ -180,15 +181,31 @@ func (m *markers) serve(ctx context.Context, from rpc.NodeID, req []byte) ([]byt
 	}
 	g := gathering{outcomes: make([]byte, len(all)), left: len(all), full: make(chan struct{})}
 	deadline := m.x.cfg.Now().Add(markerWait)
+	var between []partition.Settling
+	var of []func()
 	for i := range all {
 		p := m.x.cfg.Local(keys[i].topic, keys[i].number)
 		if p == nil {
 			g.add(i, partition.ErrNotLeader)
 			continue
 		}
-		m.write(p, all[i], deadline, func(err error) { g.add(i, err) })
+		write := func() { m.write(p, all[i], deadline, func(err error) { g.add(i, err) }) }
+		if s, settles := p.(unsettled); settles && s.Unsettled(partition.NoEpoch) {
+			between, of = append(between, s), append(of, write)
+			continue
+		}
+		write()
 	}
-	return g.wait(ctx, markerWait)
+	if len(between) > 0 { // led in a moment, here or elsewhere: their sender heard of it first
+		partition.WhenSettled(between, markerWait, ctx.Done(), func(i int) { of[i]() })
+	}
+	return g.wait(ctx, deadline.Sub(m.x.cfg.Now()))
+}
+
+// unsettled is a participant that may be between leaders; *partition.Partition is the real one.
+type unsettled interface {
+	partition.Settling
+	Unsettled(known int32) bool
 }
 
 // gathering collects the outcomes of a call's markers.

@@ -199,6 +199,11 @@ func TestOnlyThePlantedFaultServesTransactionsBeforeTheirDecisionIsApplied(t *te
 		r.part.change(func(p *fakeShard) { p.hold = true })
 		out := r.end("x", a, true, kafkatx.Version0)
 		silent(r, out)
+		r.eventually("the decision is on its way", func() bool { // behind the turn that answered silent
+			r.part.mu.Lock()
+			defer r.part.mu.Unlock()
+			return len(r.part.held) == 1
+		})
 		r.lose()
 		unknown := r.part.abandon()
 		if got := wait(t, out); got.Code != kafkatx.NotCoordinator {

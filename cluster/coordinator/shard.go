@@ -47,10 +47,25 @@ func (s *shard) follow() {
 // wanted is false once the replica was opened anew, or everything is closed.
 func (s *shard) wanted() bool { return !s.of.over.Load() && !s.replaced.Load() }
 
+// serves says that the replica leads and takes what a term appends.
+func (s *shard) serves() bool {
+	if !s.wanted() || !s.heard.Load() {
+		return false
+	}
+	_, _, ready := s.part.Leader()
+	return ready
+}
+
 // active returns the term that is led here, or why there is none.
 func (s *shard) active() (*term, code) {
 	if t := s.cur.Load(); t != nil {
 		return t, codeNone
+	}
+	if s.serves() {
+		s.follow() // asked in the moment before it is told
+		if t := s.cur.Load(); t != nil {
+			return t, codeNone
+		}
 	}
 	if s.wanted() && s.heard.Load() && s.part.Status().Role == replica.Leader {
 		return nil, codeLoading // elected, but what older terms left is not all applied yet

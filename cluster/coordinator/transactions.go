@@ -101,12 +101,13 @@ func (c TxnConfig) withDefaults() TxnConfig {
 // Transactions are the transactional ids of the shards that this node leads, and whom partitions of this node ask about transactions,
 // wherever they are coordinated. All methods may be called from any goroutine. Close ends every goroutine.
 type Transactions struct {
-	cfg     TxnConfig
-	shards  *shards
-	markers *markers
-	stats   *txnStats
-	unhook  func()
-	closed  sync.Once
+	cfg       TxnConfig
+	shards    *shards
+	markers   *markers
+	questions *questions[word]
+	stats     *txnStats
+	unhook    func()
+	closed    sync.Once
 
 	verifying atomic.Int64 // questions to other nodes under way
 	wg        sync.WaitGroup
@@ -136,7 +137,9 @@ func NewTransactions(cfg TxnConfig) (*Transactions, error) {
 		return nil, err
 	}
 	x.markers = newMarkers(x)
-	x.unhook = cfg.Meta.Subscribe(func(*meta.Image) { x.markers.look() })
+	x.questions = x.newQuestions()
+	x.questions.start()
+	x.unhook = cfg.Meta.Subscribe(func(*meta.Image) { x.lookAgain() })
 	cfg.Node.Handle(markersMethod, x.markers.serve)
 	cfg.Node.Handle(verifyMethod, x.serveVerify)
 	return x, nil
@@ -152,6 +155,7 @@ func (x *Transactions) Close() {
 	x.mu.Lock()
 	x.over = true
 	x.mu.Unlock()
+	x.questions.close()
 	x.shards.close()
 	x.markers.close()
 	x.wg.Wait()
@@ -163,7 +167,26 @@ func (x *Transactions) Open(topic string, number int32, p Partition) partition.K
 }
 
 // Led is called when leadership of a shard's replica began or ended. It does not block.
-func (x *Transactions) Led(p Partition) { x.shards.led(p) }
+func (x *Transactions) Led(p Partition) {
+	x.shards.led(p)
+	x.questions.look()
+}
+
+// Heard is called when this node's replica of a partition heard something of who leads it. It does not block.
+func (x *Transactions) Heard(string, int32) { x.lookAgain() }
+
+func (x *Transactions) lookAgain() {
+	x.markers.look()
+	x.questions.look()
+}
+
+// Topic is the internal topic whose shards coordinate a transactional id.
+func (x *Transactions) Topic(id string) string {
+	if x.votes(id) {
+		return VotedTopic
+	}
+	return TransactionsTopic
+}
 
 // Find returns the shard that coordinates a transactional id; its topic is made if it is not there yet. An error means that it cannot be made
 // now.

@@ -46,9 +46,9 @@ func (m *txnMeta) CatchUp(context.Context) error {
 }
 
 // lead says who leads a partition.
-func (m *txnMeta) lead(topic string, number int32, node rpc.NodeID) { m.elect(topic, number, node, 0) }
+func (m *fakeMeta) lead(topic string, number int32, node rpc.NodeID) { m.elect(topic, number, node, 0) }
 
-func (m *txnMeta) elect(topic string, number int32, node rpc.NodeID, term int32) {
+func (m *fakeMeta) elect(topic string, number int32, node rpc.NodeID, term int32) {
 	m.mu.Lock()
 	next := *m.image
 	next.Topics = map[string]*meta.Topic{}

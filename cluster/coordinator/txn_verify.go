@@ -2,9 +2,9 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/rpc"
 	"gopherlog/txn/field"
@@ -24,33 +24,53 @@ const verifyVersion = 1
 // maxVerifies is how many questions of this node other nodes are asked at a time; those above it are told to come again.
 const maxVerifies = 1 << 12
 
+// word is a coordinator's answer to a question: its code, and the term in which it answered.
+type word struct {
+	code kafkatx.Code
+	term int32
+}
+
+// nobody is the word of a node that does not coordinate.
+var nobody = word{code: kafkatx.NotCoordinator}
+
+// vain says that whoever answered does not coordinate, or not yet.
+func (w word) vain() bool {
+	_, err := verified(w.code, w.term)
+	return errors.Is(err, partition.ErrNotCoordinator)
+}
+
+func (x *Transactions) newQuestions() *questions[word] {
+	return &questions[word]{
+		self: x.cfg.Self, now: x.cfg.Now, most: maxWaiting, hold: x.cfg.Hold, alive: x.cfg.Alive,
+		lead: func(id string) lead { return x.shards.lead(x.cfg.Self, id) },
+		here: x.judge, there: x.judgeThere, vain: word.vain, none: nobody,
+	}
+}
+
 // Verify implements partition.Coordinators.
 func (x *Transactions) Verify(q partition.Question, done func(partition.Verified, error)) {
 	if x.votes(q.TransactionalID) {
 		x.cfg.Voted.Verify(q, done)
 		return
 	}
-	leader := x.coordinatorOf(q.TransactionalID)
-	switch {
-	case leader == meta.NoLeader, leader != x.cfg.Self && !x.cfg.Alive(leader):
-		done(partition.Verified{}, partition.ErrNotCoordinator)
-	case leader == x.cfg.Self:
-		x.judge(q, func(c kafkatx.Code, term int32) { done(verified(c, term)) })
-	default:
-		if x.verifying.Add(1) > maxVerifies {
-			x.verifying.Add(-1)
-			done(partition.Verified{}, partition.ErrNotCoordinator)
-			return
-		}
-		there := x.spawn(func() {
-			c, term := x.callVerify(leader, q)
-			x.verifying.Add(-1)
-			done(verified(c, term))
-		})
-		if !there {
-			x.verifying.Add(-1)
-			done(partition.Verified{}, partition.ErrNotCoordinator)
-		}
+	x.questions.ask(q, false, func(w word) { done(verified(w.code, w.term)) })
+}
+
+// judgeThere asks the machine that another node leads.
+func (x *Transactions) judgeThere(to rpc.NodeID, q partition.Question, done func(word)) {
+	if x.verifying.Add(1) > maxVerifies {
+		x.verifying.Add(-1)
+		done(nobody)
+		return
+	}
+	there := x.spawn(func() {
+		w := x.callVerify(to, q)
+		x.verifying.Add(-1)
+		done(w)
+	})
+	if !there {
+		x.verifying.Add(-1)
+		done(nobody)
 	}
 }
 
@@ -65,24 +85,15 @@ func (x *Transactions) spawn(fn func()) bool {
 	return true
 }
 
-// coordinatorOf is the node that leads the shard of a transactional id, as far as the image tells.
-func (x *Transactions) coordinatorOf(id string) rpc.NodeID {
-	t := x.cfg.Meta.Image().Topic(TransactionsTopic)
-	if t == nil {
-		return meta.NoLeader
-	}
-	return t.Partitions[ShardOf(id, len(t.Partitions))].Leader
-}
-
-// judge asks the machine that this node leads, and says in which term it answered.
-func (x *Transactions) judge(q partition.Question, done func(c kafkatx.Code, term int32)) {
+// judge asks the machine that this node leads.
+func (x *Transactions) judge(q partition.Question, done func(word)) {
 	t, why := x.term(q.TransactionalID)
 	if t == nil {
-		done(kafkatx.Code(why), 0)
+		done(word{code: kafkatx.Code(why)})
 		return
 	}
 	p := []kafkatx.Partition{{Topic: q.Topic, Number: q.Number}}
-	x.askTerm(t, q.TransactionalID, q.Deadline, func(a kafkatx.Answer) { done(a.Code, t.epoch) }, func(r kafkatx.Request, _ int64) kafkatx.Event {
+	x.askTerm(t, q.TransactionalID, q.Deadline, func(a kafkatx.Answer) { done(word{a.Code, t.epoch}) }, func(r kafkatx.Request, _ int64) kafkatx.Event {
 		if q.Add {
 			return kafkatx.AddPartitions{Request: r, ProducerID: q.ProducerID, Epoch: q.Epoch, Partitions: p, Version: kafkatx.Version2}
 		}
@@ -111,13 +122,13 @@ func verified(c kafkatx.Code, term int32) (partition.Verified, error) {
 	return partition.Verified{}, partition.ErrNotCoordinator
 }
 
-func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) (c kafkatx.Code, term int32) {
+func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) word {
 	patience := x.cfg.Hold
 	if !q.Deadline.IsZero() {
 		patience = min(patience, q.Deadline.Sub(x.cfg.Now()))
 	}
 	if patience <= 0 || !fits(q.TransactionalID, q.Topic) {
-		return kafkatx.NotCoordinator, 0
+		return nobody
 	}
 	w := field.Writer{}
 	w.Int8(verifyVersion)
@@ -126,15 +137,15 @@ func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) (c kafkat
 	defer cancel()
 	answer, err := x.cfg.Node.Call(ctx, to, verifyMethod, w.Bytes)
 	if err != nil {
-		return kafkatx.NotCoordinator, 0
+		return nobody
 	}
 	r := field.Reader{Bytes: answer}
-	c, term = kafkatx.Code(r.Int16()), r.Int32()
+	said := word{kafkatx.Code(r.Int16()), r.Int32()}
 	if err := r.End(); err != nil {
 		x.cfg.Logger.Warn("malformed answer to a verification", "node", to, "error", err)
-		return kafkatx.NotCoordinator, 0
+		return nobody
 	}
-	return c, term
+	return said
 }
 
 func (x *Transactions) serveVerify(ctx context.Context, from rpc.NodeID, req []byte) ([]byte, error) {
@@ -146,12 +157,8 @@ func (x *Transactions) serveVerify(ctx context.Context, from rpc.NodeID, req []b
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("coordinator: question of node %d: %w", from, err)
 	}
-	type answer struct {
-		code kafkatx.Code
-		term int32
-	}
-	said := make(chan answer, 1)
-	x.judge(q, func(c kafkatx.Code, term int32) { said <- answer{c, term} })
+	said := make(chan word, 1)
+	x.questions.ask(q, true, func(w word) { said <- w })
 	select {
 	case a := <-said:
 		w := field.Writer{}

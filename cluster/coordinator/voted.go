@@ -41,6 +41,8 @@ type VotedConfig struct {
 	Local func(topic string, number int32) Voter
 	// Nudge makes the participants of this node that are in doubt ask again: a coordinator may have moved. nil: they ask in their own time.
 	Nudge func()
+	// Alive is the failure detector's view of a peer; nil: everybody is.
+	Alive func(rpc.NodeID) bool
 	// Nodes is how many nodes the cluster is meant to have; nil: those that are registered.
 	Nodes func() int
 	// Prefix begins the transactional ids; empty: none is voted on.
@@ -90,6 +92,9 @@ func (c VotedConfig) withDefaults() VotedConfig {
 	if c.Nodes == nil {
 		c.Nodes = func() int { return 0 }
 	}
+	if c.Alive == nil {
+		c.Alive = func(rpc.NodeID) bool { return true }
+	}
 	if c.Nudge == nil {
 		c.Nudge = func() {}
 	}
@@ -99,12 +104,13 @@ func (c VotedConfig) withDefaults() VotedConfig {
 // Voted are the transactional ids that commit by vote, of the shards that this node leads, and the way of this node's participants to their
 // coordinators. All methods may be called from any goroutine. Close ends every goroutine.
 type Voted struct {
-	cfg    VotedConfig
-	shards *shards
-	post   *postOffice
-	stats  *votedStats
-	unhook func()
-	closed sync.Once
+	cfg       VotedConfig
+	shards    *shards
+	post      *postOffice
+	questions *questions[twopc.Answer]
+	stats     *votedStats
+	unhook    func()
+	closed    sync.Once
 
 	ends atomic.Int64 // commits that were asked for; only a planted fault counts them
 
@@ -138,6 +144,8 @@ func NewVoted(cfg VotedConfig) (*Voted, error) {
 	if err := v.stats.register(cfg.Registerer); err != nil {
 		return nil, err
 	}
+	v.questions = v.newQuestions()
+	v.questions.start()
 	v.known = cfg.Meta.Image()
 	v.unhook = cfg.Meta.Subscribe(v.onImage)
 	cfg.Node.Hear(voteMethod, v.post.serve)
@@ -152,6 +160,7 @@ func (v *Voted) Close() {
 		v.cfg.Node.Hear(voteMethod, nil)
 		v.cfg.Node.Handle(askMethod, nil)
 	})
+	v.questions.close()
 	v.shards.close()
 	v.post.close()
 }
@@ -170,7 +179,41 @@ func (v *Voted) Open(topic string, number int32, p Partition) partition.Kept {
 }
 
 // Led is called when leadership of a shard's replica began or ended. It does not block.
-func (v *Voted) Led(p Partition) { v.shards.led(p) }
+func (v *Voted) Led(p Partition) {
+	v.shards.led(p)
+	v.questions.look()
+}
+
+// Heard is called when this node's replica of a partition heard something of who leads it: whoever waits for that partition asks or tells again
+// at once, and does not wait until the image has it. It does not block.
+func (v *Voted) Heard(topic string, number int32) {
+	t := v.cfg.Meta.Image().Topic(topic)
+	if topic == VotedTopic {
+		v.questions.look()
+	}
+	if to := v.partitionLead(t, number); to.node == meta.NoLeader || to == leadOf(v.cfg.Self, t, number, nil) {
+		return // nobody leads, or the image says the same
+	}
+	if topic == VotedTopic {
+		v.cfg.Nudge()
+		return
+	}
+	all, _ := v.shards.terms()
+	for _, t := range all {
+		m := t.machines.(*votedTerm)
+		if m.news.add(partition.MemberOf(topic, number)) {
+			t.post(func() { m.tellAgain(m.news.take()) })
+		}
+	}
+}
+
+// partitionLead is who leads a partition, by the image or by what the replica of this node has heard.
+func (v *Voted) partitionLead(t *meta.Topic, number int32) lead {
+	if t == nil {
+		return lead{node: meta.NoLeader}
+	}
+	return leadOf(v.cfg.Self, t, number, v.cfg.Local(t.Name, number))
+}
 
 // Find returns the shard that coordinates a transactional id; its topic is made if it is not there yet. An error means that it cannot be made
 // now.
@@ -196,13 +239,14 @@ func (v *Voted) onImage(image *meta.Image) {
 	if moved(old.Topic(VotedTopic), image.Topic(VotedTopic)) {
 		v.cfg.Nudge()
 	}
+	v.questions.look()
 	all, _ := v.shards.terms()
 	for _, t := range all {
 		t.post(func() { t.machines.(*votedTerm).lookAgain(old, image) })
 	}
 }
 
-// moved says that a partition of the topic has got a leader that it did not have.
+// moved says that a partition of the topic has got a leader that it did not have, or the same one in a later term.
 func moved(old, now *meta.Topic) bool {
 	if now == nil || old == now {
 		return false
@@ -216,16 +260,8 @@ func moved(old, now *meta.Topic) bool {
 }
 
 func leaderMoved(old, now *meta.Topic, number int32) bool {
-	leader := leaderOf(now, number)
-	return leader != meta.NoLeader && leader != leaderOf(old, number)
-}
-
-// leaderOf is NoLeader, too, where there is no such partition.
-func leaderOf(t *meta.Topic, number int32) meta.NodeID {
-	if t == nil || number < 0 || int(number) >= len(t.Partitions) {
-		return meta.NoLeader
-	}
-	return t.Partitions[number].Leader
+	to := leadOf(meta.NoLeader, now, number, nil)
+	return to.node != meta.NoLeader && to != leadOf(meta.NoLeader, old, number, nil)
 }
 
 // memberPartition is the partition that a participant's name stands for.

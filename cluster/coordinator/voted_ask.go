@@ -2,13 +2,14 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/cluster/rpc"
 	"gopherlog/txn/field"
+	"gopherlog/txn/kafkatx"
 	"gopherlog/txn/twopc"
 )
 
@@ -25,20 +26,32 @@ const askVersion = 1
 // maxQuestions bounds the questions that other nodes are asked at a time; above it nobody can tell, and the partition asks again.
 const maxQuestions = 1 << 12
 
+func (v *Voted) newQuestions() *questions[twopc.Answer] {
+	return &questions[twopc.Answer]{
+		self: v.cfg.Self, now: v.cfg.Now, most: maxWaiting, hold: v.cfg.Hold, alive: v.cfg.Alive,
+		lead: func(id string) lead { return v.shards.lead(v.cfg.Self, id) },
+		here: v.verify, there: v.verifyThere, vain: inVain, none: twopc.Answer{Result: nobodyCould},
+	}
+}
+
+// nobodyCould is the result of a question that no coordinator answered.
+const nobodyCould = asCode + twopc.Result(kafkatx.NotCoordinator)
+
+// inVain says that whoever answered does not coordinate, or not yet.
+func inVain(a twopc.Answer) bool {
+	_, err := wordOf(a)
+	return errors.Is(err, partition.ErrNotCoordinator)
+}
+
 // Verify asks the coordinator of a voted transaction which one is open, and lets it have the partition if the question says so.
 func (v *Voted) Verify(q partition.Question, done func(partition.Verified, error)) {
-	if t, _ := v.shards.find(q.TransactionalID); t != nil {
-		v.verify(q, func(a twopc.Answer) { done(wordOf(a)) })
-		return
-	}
-	t := v.cfg.Meta.Image().Topic(VotedTopic)
-	if t == nil {
-		done(partition.Verified{}, partition.ErrNotCoordinator)
-		return
-	}
-	node := leaderOf(t, ShardOf(q.TransactionalID, len(t.Partitions)))
-	if node == meta.NoLeader || node == v.cfg.Self || !v.post.question(func() { done(v.askNode(node, q)) }) {
-		done(partition.Verified{}, partition.ErrNotCoordinator)
+	v.questions.ask(q, false, func(a twopc.Answer) { done(wordOf(a)) })
+}
+
+// verifyThere asks the machine on another node.
+func (v *Voted) verifyThere(to rpc.NodeID, q partition.Question, done func(twopc.Answer)) {
+	if !v.post.question(func() { done(v.askNode(to, q)) }) {
+		done(v.questions.none)
 	}
 }
 
@@ -53,8 +66,8 @@ func (v *Voted) verify(q partition.Question, done func(twopc.Answer)) {
 	}})
 }
 
-// askNode asks the machine on another node.
-func (v *Voted) askNode(node rpc.NodeID, q partition.Question) (partition.Verified, error) {
+// askNode calls another node.
+func (v *Voted) askNode(node rpc.NodeID, q partition.Question) twopc.Answer {
 	patience := v.patience(q.Deadline).Sub(v.cfg.Now())
 	w := field.Writer{Flexible: true}
 	w.Int8(askVersion)
@@ -64,15 +77,15 @@ func (v *Voted) askNode(node rpc.NodeID, q partition.Question) (partition.Verifi
 	answer, err := v.cfg.Node.Call(ctx, node, askMethod, w.Bytes)
 	if err != nil {
 		v.cfg.Logger.Debug("no answer to a question about a voted transaction", "node", node, "id", q.TransactionalID, "error", err)
-		return partition.Verified{}, partition.ErrNotCoordinator
+		return v.questions.none
 	}
 	r := &field.Reader{Flexible: true, Bytes: answer}
 	a := twopc.Answer{Result: twopc.Result(r.Int8()), Txn: twopc.ReadTxn(r), Timeout: time.Duration(r.Int32()) * time.Millisecond}
 	if err := r.End(); err != nil {
 		v.cfg.Logger.Warn("malformed answer about a voted transaction", "node", node, "error", err)
-		return partition.Verified{}, partition.ErrNotCoordinator
+		return v.questions.none
 	}
-	return wordOf(a)
+	return a
 }
 
 // serveVerify answers another node's question.
@@ -86,7 +99,7 @@ func (v *Voted) serveVerify(ctx context.Context, _ rpc.NodeID, req []byte) ([]by
 		return nil, fmt.Errorf("coordinator: question: %w", err)
 	}
 	answers := make(chan twopc.Answer, 1)
-	v.verify(q, func(a twopc.Answer) { answers <- a })
+	v.questions.ask(q, true, func(a twopc.Answer) { answers <- a })
 	select {
 	case a := <-answers:
 		w := field.Writer{Flexible: true}

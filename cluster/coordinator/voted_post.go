@@ -85,16 +85,14 @@ func (p *postOffice) send(l letter) (known bool) {
 	image := p.v.cfg.Meta.Image()
 	node := meta.NoLeader
 	if l.up {
-		if t := image.Topic(VotedTopic); t != nil {
-			node = leaderOf(t, ShardOf(l.id, len(t.Partitions)))
-		}
+		node = p.v.shards.lead(p.v.cfg.Self, l.id).node
 	} else {
 		topic, number, ok := memberPartition(l.to)
 		t := image.Topic(topic)
 		if !ok || t == nil || int(number) >= len(t.Partitions) {
 			return false
 		}
-		node = leaderOf(t, number)
+		node = p.v.partitionLead(t, number).node
 	}
 	switch {
 	case p.deliver(l), node == meta.NoLeader, node == p.v.cfg.Self:

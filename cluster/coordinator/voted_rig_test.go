@@ -137,6 +137,9 @@ func (n *fakeNode) Call(ctx context.Context, _ rpc.NodeID, method string, req []
 	n.to.mu.Lock()
 	h := n.to.handlers[method]
 	n.to.mu.Unlock()
+	if h == nil {
+		return nil, rpc.ErrDown // closed
+	}
 	return h(ctx, 2, req)
 }
 

@@ -33,6 +33,7 @@ type votedTerm struct {
 	asked map[twopc.Request]*paper
 	last  twopc.Request
 	ids   ids
+	news  news // partitions that have heard of a leader since tellAgain
 }
 
 // voted is a transactional id with its machine. Machines are kept for the whole term: what they hold in memory is what the term fence is
@@ -435,14 +436,23 @@ func (t *votedTerm) await(a *paper) {
 
 // lookAgain repeats at once what is said to partitions that have another leader now.
 func (t *votedTerm) lookAgain(old, image *meta.Image) {
+	t.repeat(func(m twopc.Member) bool {
+		topic, number, ok := memberPartition(m)
+		return ok && leaderMoved(old.Topic(topic), image.Topic(topic), number)
+	})
+}
+
+// tellAgain repeats at once what is said to these partitions.
+func (t *votedTerm) tellAgain(moved map[twopc.Member]bool) {
+	t.repeat(func(m twopc.Member) bool { return moved[m] })
+}
+
+func (t *votedTerm) repeat(moved func(twopc.Member) bool) {
 	for _, l := range t.lives {
 		if len(l.state.Missing) == 0 || l.spoiled {
 			continue
 		}
-		if slices.ContainsFunc(l.state.Missing, func(m twopc.Member) bool {
-			topic, number, ok := memberPartition(m)
-			return ok && leaderMoved(old.Topic(topic), image.Topic(topic), number)
-		}) {
+		if slices.ContainsFunc(l.state.Missing, moved) {
 			l.state.Tries = 0 // it was said in vain to who led before
 			t.handle(l, twopc.Timer{Kind: twopc.TimerResend})
 		}

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"time"
+
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/replica"
 )
@@ -38,4 +40,46 @@ func ledBy(st replica.Status) (node meta.NodeID, epoch int32) {
 		return meta.NoLeader, -1
 	}
 	return st.Leader.Node(), int32(st.Term)
+}
+
+// Settling is what WhenSettled needs of a replica; *Partition is the real one.
+type Settling interface {
+	AwaitLeader(w *Waiter, known int32) bool
+	Unpark(w *Waiter)
+}
+
+// WhenSettled calls then once with the place of each of these replicas: as soon as it is not between leaders any more (see Unsettled, for who
+// knows no epoch), and at the limit, or when stop closes, for those that still are. It returns after the last call; in one pass the calls are
+// in the order of the places.
+func WhenSettled[R Settling](all []R, limit time.Duration, stop <-chan struct{}, then func(i int)) {
+	left := make([]int, len(all))
+	for i := range left {
+		left[i] = i
+	}
+	w, over := NewWaiter(), time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		between := left[:0]
+		for _, i := range left {
+			if all[i].AwaitLeader(w, NoEpoch) {
+				between = append(between, i)
+			} else {
+				then(i)
+			}
+		}
+		if left = between; len(left) == 0 {
+			return
+		}
+		select {
+		case <-w.C:
+			continue
+		case <-over.C:
+		case <-stop:
+		}
+		break
+	}
+	for _, i := range left {
+		all[i].Unpark(w)
+		then(i)
+	}
 }

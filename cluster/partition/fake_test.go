@@ -394,6 +394,7 @@ func open(t testing.TB, options ...option) *harness {
 		budget: NewBudget(1 << 30), own: NewBudget(PartitionBudget), disk: &disk{},
 		changed: func(*Partition) {}, trimmed: func(*Partition) {}, overfull: func(*Partition) {},
 		unled:     func(*Partition) {},
+		heard:     func(*Partition) {},
 		producers: producer.New(), standings: newStandings(),
 	}
 	h.Partition.settings.Store(&s)

@@ -348,12 +348,16 @@ func (m *Manager) newPartition(t *meta.Topic, number int32, l *log.Log, s *Setti
 		trimmed:  func(p *Partition) { m.untidy.add(p); kick(m.trimKick) },
 		overfull: func(p *Partition) { m.overfull.add(p); kick(m.retainKick) },
 		unled:    m.lookAt,
+		heard:    func(*Partition) {},
 
 		coordinators: m.cfg.Coordinators, ballot: m.cfg.Ballot, voted: *m.cfg.Voted, facts: m.cfg.Facts,
 		producers: producer.New(), standings: newStandings(), opened: m.cfg.Now(),
 	}
 	p.settings.Store(s)
 	p.assigned.Store(&t.Partitions[number])
+	if m.cfg.Keeper != nil {
+		p.heard = m.cfg.Keeper.Heard
+	}
 	if t.Internal && m.cfg.Keeper != nil {
 		p.kept, p.led = m.cfg.Keeper.Open(p), m.cfg.Keeper.Led
 	}

@@ -10,6 +10,8 @@ type Keeper interface {
 	// Led says that a replica with a Kept is open, or that its leadership began or ended; calls may overlap and come late, so the receiver
 	// looks at p.Leader. It must not block.
 	Led(p *Partition)
+	// Heard says that a replica, of whatever topic, heard something of who leads it; the receiver looks at p.Leader. It must not block.
+	Heard(p *Partition)
 }
 
 // Kept is a state that is made of a partition's committed records alone, equal on every replica, and part of its snapshots. The methods are

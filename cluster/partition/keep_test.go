@@ -78,6 +78,8 @@ func (k *tallies) Led(p *Partition) {
 	k.led[p]++
 }
 
+func (k *tallies) Heard(*Partition) {}
+
 func (k *tallies) of(label string) *tally {
 	k.mu.Lock()
 	defer k.mu.Unlock()

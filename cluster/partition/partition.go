@@ -69,6 +69,7 @@ type Partition struct {
 	kept       Kept             // what its records mean; nil: nothing is kept
 	led        func(*Partition) // like changed, and at the end of the replica; set with kept
 	unled      func(*Partition) // something happened while others lead, or nobody
+	heard      func(*Partition) // something was heard of who leads, here or elsewhere
 
 	coordinators Coordinators // nil: no transactions
 	ballot       Ballot       // nil: none is voted on
@@ -189,14 +190,15 @@ func (p *Partition) onStatus(st replica.Status) {
 		p.logger.Error("replica is out of service", "partition", p.label, "error", st.Failed)
 	}
 	if p.switchLead() {
+		if p.kept != nil {
+			p.led(p) // first: who is woken finds what lives on the records
+		}
 		p.wake()
 		p.changed(p)
-		if p.kept != nil {
-			p.led(p)
-		}
 	} else if p.wakeLeaderless(); p.lead.Load() == nil {
 		p.unled(p)
 	}
+	p.heard(p)
 }
 
 // switchLead ends a leadership that is over and begins one that is ready. The group's status is taken under leadMu.

@@ -17,7 +17,8 @@ type Coordinators interface {
 	//
 	// The error is one of ErrInvalidProducerEpoch, ErrProducerFenced, ErrInvalidTxnState, ErrInvalidProducerIDMapping: the batch is
 	// refused; ErrConcurrentTransactions, the transaction before is still ending, for which the one who was asked has waited already;
-	// or ErrNotCoordinator: nobody could tell. After these two it is asked again until the batch's deadline.
+	// or ErrNotCoordinator: nobody could tell, although the question waited for a coordinator. After these two it is asked again until the
+	// batch's deadline.
 	Verify(q Question, done func(Verified, error))
 }
 
@@ -29,7 +30,9 @@ type Question struct {
 	Topic           string
 	Number          int32
 	Add             bool // let the transaction have the partition from now on (transaction version 2)
-	Deadline        time.Time
+	// MinTerm is the oldest term whose coordinator may answer: those of older ones were deposed.
+	MinTerm  int32
+	Deadline time.Time
 }
 
 // Verified is the coordinator's answer.
@@ -134,6 +137,7 @@ func ownerOf(b record.Batch) owner { return owner{b.ProducerID(), b.ProducerEpoc
 type parked struct {
 	batches  []*inflight
 	question producer.Ask // 0: a marker must come
+	minTerm  int32        // of who may answer
 	asked    time.Time
 	again    time.Time // when to repeat the question; zero: the answer is to come
 	backoff  time.Duration
@@ -144,7 +148,8 @@ type parked struct {
 // partition's budget. What comes above it is refused, and its client comes again.
 const maxParked = PartitionBudget / 4
 
-// Repeating a question that nobody could answer.
+// Repeating a question that came back without an answer. It waits for its coordinator where it is put, so this paces only what nothing tells
+// the end of: there were more questions than may wait, or the coordinators are being closed.
 const (
 	firstBackoff = 5 * time.Millisecond
 	lastBackoff  = 250 * time.Millisecond
@@ -221,7 +226,7 @@ func (l *leadership) ask(o owner, k *parked, now time.Time) {
 	l.p.stats.verifications.Add(1)
 	l.p.coordinators.Verify(Question{
 		TransactionalID: first.req.TransactionalID, ProducerID: o.id, Epoch: o.epoch, Topic: l.p.topic, Number: l.p.number,
-		Add: first.req.Version >= producer.Version2, Deadline: deadline,
+		Add: first.req.Version >= producer.Version2, MinTerm: k.minTerm, Deadline: deadline,
 	}, func(v Verified, err error) { l.heard(coordinatorSaid{o, question, v, err}) })
 }
 
@@ -249,8 +254,14 @@ func (l *leadership) said(a coordinatorSaid, r *round) {
 	if k == nil || k.question != a.question {
 		return
 	}
-	if a.err == nil && a.verified.Ongoing && l.deposed(a.owner.id, a.verified.Term) {
-		a.err = ErrNotCoordinator
+	if a.err == nil && a.verified.Ongoing {
+		if by := l.deposed(a.owner.id, a.verified.Term); by > k.minTerm && len(k.batches) > 0 {
+			k.minTerm = by
+			l.ask(a.owner, k, r.now) // of the successor: it is awaited there
+			return
+		} else if by > 0 {
+			a.err = ErrNotCoordinator
+		}
 	}
 	if isAny(a.err, ErrNotCoordinator, ErrConcurrentTransactions) && len(k.batches) > 0 {
 		k.backoff = min(max(2*k.backoff, firstBackoff), lastBackoff)
@@ -273,14 +284,17 @@ func (l *leadership) said(a coordinatorSaid, r *round) {
 	l.ballots.said(a.verified, k.batches, func() { l.resumeAll(k, err, r) })
 }
 
-// deposed says that a coordinator of that term has a successor, whose marker of the producer is here.
-func (l *leadership) deposed(producerID int64, term int32) bool {
+// deposed is the term of the successor of a coordinator of that term, if a marker of the producer by one is here; 0: none is.
+func (l *leadership) deposed(producerID int64, term int32) int32 {
 	if term == 0 {
-		return false
+		return 0
 	}
 	l.p.stateMu.Lock()
 	defer l.p.stateMu.Unlock()
-	return term < l.p.producers.Coordinator(producerID, l.overlay)
+	if by := l.p.producers.Coordinator(producerID, l.overlay); term < by {
+		return by
+	}
+	return 0
 }
 
 func (l *leadership) resumeAll(k *parked, refusal error, r *round) {

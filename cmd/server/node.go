@@ -264,6 +264,7 @@ func (n *node) openVoted() (*coordinator.Voted, error) {
 	s := n.cfg.node
 	v, err := coordinator.NewVoted(coordinator.VotedConfig{
 		Meta: n.meta, Node: n.net, Self: rpc.NodeID(n.cfg.flags.ID), Nodes: func() int { return len(n.net.Peers()) + 1 },
+		Alive: n.net.Alive,
 		Local: func(topic string, number int32) coordinator.Voter {
 			if p, here := n.participant(topic, number).(coordinator.Voter); here {
 				return p
