@@ -2,7 +2,10 @@ package partition
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gopherlog/cluster/rpc"
 )
@@ -86,5 +89,59 @@ func TestNobodyWaitsAtAReplicaThatFailed(t *testing.T) {
 	h.g.mu.Unlock()
 	if h.Unsettled(1) || h.AwaitLeader(NewWaiter(), 1) {
 		t.Error("somebody waits")
+	}
+}
+
+// settling is a replica that is between leaders until it is told.
+type settling struct {
+	w       *Waiter
+	settled bool
+}
+
+func (s *settling) AwaitLeader(w *Waiter, _ int32) bool {
+	if !s.settled {
+		s.w = w
+	}
+	return !s.settled
+}
+
+func (s *settling) Unpark(*Waiter) { s.w = nil }
+
+func (s *settling) settle() {
+	s.settled = true
+	s.w.C <- struct{}{}
+}
+
+// Each goes on when it is settled, those that never are at the limit or when nobody waits any more, and nobody is left registered.
+func TestEachReplicaGoesOnWhenItIsSettledAndAllAtTheLimit(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			all := []*settling{{}, {settled: true}, {}, {}}
+			var order []int
+			stop, over := make(chan struct{}), make(chan struct{})
+			start := time.Now()
+			go func() {
+				WhenSettled(all, time.Second, stop, func(i int) { order = append(order, i) })
+				close(over)
+			}()
+			synctest.Wait()
+			if !slices.Equal(order, []int{1}) {
+				t.Fatalf("%v", order)
+			}
+			all[2].settle()
+			synctest.Wait()
+			if !slices.Equal(order, []int{1, 2}) {
+				t.Fatalf("%v", order)
+			}
+			want := time.Second
+			if stopped {
+				close(stop)
+				want = 0
+			}
+			<-over
+			if took := time.Since(start); took != want || !slices.Equal(order, []int{1, 2, 0, 3}) || all[0].w != nil || all[3].w != nil {
+				t.Errorf("%v after %v, want it after %v", order, took, want)
+			}
+		})
 	}
 }

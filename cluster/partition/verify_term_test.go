@@ -23,7 +23,11 @@ func TestADeposedCoordinatorsYesOpensNothing(t *testing.T) {
 	if n := h.OpenTransactions(); n != 0 {
 		t.Fatalf("%d transactions are open", n)
 	}
-	c.question(t).done(Verified{Ongoing: true, Term: 7}, nil) // the next transaction of the epoch
+	q := c.question(t)
+	if q.MinTerm != 7 {
+		t.Errorf("asked for the word of term %d or later, want the successor's", q.MinTerm)
+	}
+	q.done(Verified{Ongoing: true, Term: 7}, nil) // the next transaction of the epoch
 	if r := wait(t, late); r.Err != nil {
 		t.Fatal(r.Err)
 	}
