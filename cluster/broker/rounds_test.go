@@ -117,6 +117,39 @@ func TestTheEndOfATransactionCostsNoEntryWhereAnotherFollows(t *testing.T) {
 	})
 }
 
+// Transactions of one producer that follow one behind the other take so many rounds each. At version 0 of Kafka's protocol the next one waits
+// for the markers of the one before, at version 2 its beginning is on its way to the log meanwhile.
+func TestHowManyRoundsTransactionsTakeOneBehindTheOther(t *testing.T) {
+	serial := map[string]map[producer.TransactionVersion]int{
+		"kafka":     {producer.Version0: 4, producer.Version2: 3},
+		"2pc.voted": {producer.Version0: 5, producer.Version2: 4},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newTrio(t, func(c *trio) { c.bare = true })
+		r := newCounting(t, c)
+		const many = 6
+		for _, want := range costs {
+			for _, n := range []int{1, 2, 8} {
+				id := r.idOf(want.id)
+				_, who := r.transact(id, r.init(id), want.version, r.parts[:n])
+				who = r.hasten(id, who, want.version, r.parts[:n])
+				start := time.Now()
+				for range many {
+					who = r.hasten(id, who, want.version, r.parts[:n])
+				}
+				took, one := time.Since(start), serial[want.id][want.version]
+				t.Logf("%s, version %d, %d partitions: %.2f rounds each", want.id, want.version, n, float64(took)/float64(many*2*hop))
+				if exact := time.Duration(many*one) * 2 * hop; n == 1 && took != exact {
+					t.Errorf("%s, version %d, %d partitions: %d transactions took %v, want %v", want.id, want.version, n, many, took, exact)
+				}
+			}
+		}
+		for _, n := range c.nodes {
+			n.stop()
+		}
+	})
+}
+
 // counting is one node's view of the cluster.
 type counting struct {
 	t     *testing.T

@@ -44,7 +44,7 @@ func (t *txnTerm) skipMarker(l *txn, e kafkatx.WriteMarker) bool {
 	if odds <= 0 {
 		odds = defaultTorn
 	}
-	m := l.state.Meta
+	m := l.state.Shown()
 	nth := m.Update
 	if m.Version == kafkatx.Version2 { // each transaction has an epoch of its own
 		nth = int64(m.Epoch)

@@ -38,7 +38,7 @@ func (x *Transactions) Describe(id string, done func(TxnDescribed, kafkatx.Code)
 			done(TxnDescribed{ID: id}, TxnIDNotFound)
 			return
 		}
-		done(TxnDescribed{ID: id, Meta: *l.state.Meta}, kafkatx.OK)
+		done(TxnDescribed{ID: id, Meta: *l.state.Shown()}, kafkatx.OK)
 	})
 	if why != codeNone {
 		done(TxnDescribed{ID: id}, kafkatx.Code(why))
@@ -99,7 +99,7 @@ func (x *Transactions) List(f TxnFilter, done func([]TxnDescribed, kafkatx.Code)
 func (t *txnTerm) list(f TxnFilter) (out []TxnDescribed) {
 	now := t.now()
 	for id, l := range t.lives {
-		if m := l.state.Meta; m != nil && f.fits(id, m, now) {
+		if m := l.state.Shown(); m != nil && f.fits(id, m, now) {
 			out = append(out, TxnDescribed{ID: id, Meta: *m})
 		}
 	}

@@ -74,6 +74,11 @@ func txnSize(id string, m *kafkatx.Meta) int64 {
 	for _, p := range m.Partitions {
 		size += int64(len(p.Topic)) + 8
 	}
+	if m.Owed != nil {
+		for _, p := range m.Owed.Partitions {
+			size += int64(len(p.Topic)) + 8
+		}
+	}
 	return size
 }
 

@@ -12,7 +12,7 @@ func (s *step) init(e InitProducerID) {
 		s.create(e)
 	case e.named() && !m.mayResume(e.ProducerID, e.Epoch):
 		s.fail(e.Request, ProducerFenced)
-	case m.Status.Decided():
+	case s.Ending():
 		s.fail(e.Request, ConcurrentTransactions)
 	case m.Status == Ongoing:
 		s.interrupt(e)
@@ -119,8 +119,16 @@ func (m *Meta) admits(id int64, epoch int16) Code {
 // add is AddPartitionsToTxn and AddOffsetsToTxn, from clients and from partition leaders.
 func (s *step) add(e AddPartitions) {
 	m := s.Meta
+	if s.mayOverlap(e) {
+		s.overlap(e)
+		return
+	}
 	if code := m.admits(e.ProducerID, e.Epoch); code != OK {
 		s.fail(e.Request, code)
+		return
+	}
+	if s.owing() && m.has(e.Partitions) {
+		s.fail(e.Request, ConcurrentTransactions)
 		return
 	}
 	if len(e.Partitions) == 0 || m.Status == Ongoing && m.has(e.Partitions) {
@@ -135,6 +143,10 @@ func (s *step) add(e AddPartitions) {
 	}
 	next.Partitions = union(next.Partitions, e.Partitions)
 	s.append(next)
+	if s.owing() {
+		s.fail(e.Request, ConcurrentTransactions)
+		return
+	}
 	s.answer(Answer{Request: e.Request, ProducerID: None, Epoch: None})
 }
 
@@ -152,6 +164,10 @@ func (s *step) verify(e Verify) {
 	m := s.Meta
 	if code := m.admits(e.ProducerID, e.Epoch); code != OK {
 		s.fail(e.Request, code)
+		return
+	}
+	if s.owing() {
+		s.fail(e.Request, ConcurrentTransactions)
 		return
 	}
 	a := Answer{Request: e.Request, ProducerID: None, Epoch: None}

@@ -29,6 +29,8 @@ func (s *step) endKeeping(e EndTxn) {
 	switch {
 	case e.Epoch != m.Epoch:
 		s.fail(e.Request, ProducerFenced)
+	case s.owing():
+		s.fail(e.Request, ConcurrentTransactions)
 	case m.Status == Ongoing:
 		next := s.decide(e)
 		next.Version = Version0
@@ -54,7 +56,7 @@ func (s *step) endRaising(e EndTxn) {
 		s.fail(e.Request, InvalidTxnState)
 	case e.Epoch != m.Epoch || e.Epoch > lastEpoch:
 		s.fail(e.Request, ProducerFenced)
-	case m.Status.Decided(): // only who got the decision's answer knows this epoch: it is about the next transaction. Kafka fences it.
+	case s.Ending(): // only who got the decision's answer knows this epoch: it is about the next transaction. Kafka fences it.
 		s.fail(e.Request, ConcurrentTransactions)
 	case m.Status != Ongoing && e.Commit:
 		s.fail(e.Request, InvalidTxnState)

@@ -150,11 +150,14 @@ func (a Answer) String() string {
 }
 
 func (w WriteMarker) String() string {
-	verb := "abort"
-	if w.Commit {
-		verb = "commit"
+	return fmt.Sprintf("%s %d:%d on %s by %d v%d", word(w.Commit), w.ProducerID, w.Epoch, w.Partition, w.Coordinator, w.Version)
+}
+
+func word(commit bool) string {
+	if commit {
+		return "commit"
 	}
-	return fmt.Sprintf("%s %d:%d on %s by %d v%d", verb, w.ProducerID, w.Epoch, w.Partition, w.Coordinator, w.Version)
+	return "abort"
 }
 
 func (t Took) String() string       { return fmt.Sprintf("took %d", t.ProducerID) }

@@ -88,6 +88,7 @@ type Meta struct {
 	Start      int64       // when the transaction began, in milliseconds; None outside of one
 	Update     int64       // when this was written
 	Version    Version     // of the client that took the last step
+	Owed       *Owed       // of an Ongoing one: what may be missing of the transaction before; nil: nothing
 }
 
 // String is canonical and leaves out times.
@@ -110,6 +111,9 @@ func (m *Meta) String() string {
 	}
 	if len(m.Partitions) > 0 {
 		s += fmt.Sprint(" ", m.Partitions)
+	}
+	if m.Owed != nil {
+		s += fmt.Sprintf(" owed %s %v", word(m.Owed.Commit), m.Owed.Partitions)
 	}
 	return s
 }
@@ -145,7 +149,8 @@ type State struct {
 	Term    int32 // of the shard's leader: the coordinator epoch of markers
 	Meta    *Meta // after every step that was appended
 	Pending []Step
-	// Unmarked are the partitions whose marker is missing, once the decision is durable.
+	// Unmarked are the partitions whose marker is missing, once the decision is durable: of the decided transaction, or of the one before an
+	// ongoing one (Meta.Owed).
 	Unmarked []Partition
 	Tries    uint8 // how often markers were sent
 	Silent   bool  // the term is over
@@ -167,9 +172,9 @@ func (s State) String() string {
 	return b.String()
 }
 
-// Ending says that a decided transaction is not complete. A request that was answered ConcurrentTransactions is worth repeating when this
-// turns false: a driver holds it until then instead of sending the answer.
-func (s State) Ending() bool { return s.Meta != nil && s.Meta.Status.Decided() }
+// Ending says that a decided transaction is not complete, be it that the next one has begun. A request that was answered
+// ConcurrentTransactions is worth repeating when this turns false: a driver holds it until then instead of sending the answer.
+func (s State) Ending() bool { return s.Meta != nil && (s.Meta.Status.Decided() || s.owing()) }
 
 // settled says that the log is known to hold everything that was appended.
 func (s State) settled() bool { return len(s.Pending) == 0 }

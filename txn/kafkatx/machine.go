@@ -11,6 +11,9 @@ func (c Config) Boot(term int32, newest *Meta, now time.Time) (State, []Effect) 
 	s := &step{Config: c, State: State{Term: term, Meta: newest}, now: now}
 	switch {
 	case newest == nil:
+	case newest.Owed != nil:
+		s.Unmarked = newest.Owed.Partitions
+		s.send()
 	case newest.Status == Ongoing:
 		s.set(TimerTransaction, rest(newest.Timeout, newest.Start, now))
 	case newest.Status.Decided():
@@ -115,7 +118,7 @@ func (s *step) append(m *Meta) {
 	}
 	ongoing := m != nil && m.Status == Ongoing
 	switch before := was != nil && was.Status == Ongoing; {
-	case ongoing && !before:
+	case ongoing && !before && !s.owing(): // else it is set when nothing is owed
 		s.set(TimerTransaction, m.Timeout)
 	case before && !ongoing:
 		s.emit(ClearTimer{TimerTransaction})
@@ -126,6 +129,7 @@ func (s *step) append(m *Meta) {
 func (s *step) from() *Meta {
 	m := *s.Meta
 	m.Previous, m.Update = m.ProducerID, s.now.UnixMilli()
+	m.Owed = m.Owed.rests(s.Unmarked)
 	return &m
 }
 
@@ -164,8 +168,9 @@ func (s *step) send() {
 		return
 	}
 	m := s.Meta
+	commit, version := s.ending()
 	for _, p := range s.Unmarked {
-		s.emit(WriteMarker{p, m.ProducerID, m.Epoch, s.Term, m.Status == PrepareCommit, m.Version})
+		s.emit(WriteMarker{p, m.ProducerID, m.Epoch, s.Term, commit, version})
 	}
 	s.set(TimerResend, s.ResendAfter<<min(s.Tries, s.MaxDoubling))
 	s.Tries = min(s.Tries+1, s.MaxDoubling)
@@ -173,7 +178,7 @@ func (s *step) send() {
 
 func (s *step) marked(e Marked) {
 	m := s.Meta
-	if !s.Ending() || !s.State.settled() || e.ProducerID != m.ProducerID || e.Epoch != m.Epoch {
+	if len(s.Unmarked) == 0 || e.ProducerID != m.ProducerID || e.Epoch != m.Epoch {
 		return // of another transaction, or a repeat
 	}
 	at, ok := slices.BinarySearchFunc(s.Unmarked, e.Partition, Partition.Compare)
@@ -183,6 +188,10 @@ func (s *step) marked(e Marked) {
 	s.Unmarked = slices.Delete(slices.Clone(s.Unmarked), at, at+1)
 	if len(s.Unmarked) == 0 {
 		s.emit(ClearTimer{TimerResend})
+		if m.Status == Ongoing {
+			s.paid()
+			return
+		}
 		s.complete()
 	}
 }
@@ -204,9 +213,9 @@ func (s *step) timer(kind TimerKind) {
 	m := s.Meta
 	switch {
 	case m == nil:
-	case kind == TimerTransaction && m.Status == Ongoing:
+	case kind == TimerTransaction && m.Status == Ongoing && !s.owing():
 		s.fence(m.Epoch)
-	case kind == TimerResend && s.Ending() && s.State.settled():
+	case kind == TimerResend && len(s.Unmarked) > 0:
 		s.send()
 	case kind == TimerExpiry && m.Status.resting():
 		s.append(nil)

@@ -9,7 +9,7 @@ import (
 // before lists the states from which Kafka lets each state be entered.
 var before = map[Status][]Status{
 	Empty:          {Empty, CompleteCommit, CompleteAbort},
-	Ongoing:        {Ongoing, Empty, CompleteCommit, CompleteAbort},
+	Ongoing:        {Ongoing, Empty, CompleteCommit, CompleteAbort, PrepareCommit, PrepareAbort},
 	PrepareCommit:  {Ongoing},
 	PrepareAbort:   {Ongoing, Empty, CompleteCommit, CompleteAbort},
 	CompleteCommit: {PrepareCommit},
@@ -59,9 +59,11 @@ func (w *walk) step() {
 		switch f := f.(type) {
 		case Append:
 			w.record(newest, f.Record)
+			w.owed(was, newest, f.Record)
 			newest = f.Record
 		case WriteMarker:
-			if !was.settled() && len(r.log) == logged || len(r.state.Pending) > 0 || f.Epoch != r.state.Meta.Epoch {
+			early := !was.settled() && len(r.log) == logged || len(r.state.Pending) > 0
+			if early && !r.state.owing() || f.Epoch != r.state.Meta.Epoch {
 				w.t.Fatalf("%T%+v in %s: marker %v before its decision", e, e, was, f)
 			}
 		case Answer:
@@ -120,8 +122,26 @@ func (w *walk) record(was, is *Meta) {
 	}
 }
 
-// answer: what a client is given is in the log.
+// owed: a transaction begins beside the one before only if its record says all that is missing of that, and nothing but more partitions
+// comes before that is paid.
+func (w *walk) owed(state State, was, is *Meta) {
+	switch {
+	case was != nil && was.Status.Decided() && is.Status == Ongoing:
+		if o := is.Owed; o == nil || o.Commit != (was.Status == PrepareCommit) || !reflect.DeepEqual(o.Partitions, state.Unmarked) || is.Epoch != was.Epoch {
+			w.t.Fatalf("%v of %s became %v", was, state, is)
+		}
+	case is != nil && is.Owed != nil && (was.Owed == nil || was.Owed.Commit != is.Owed.Commit || !reflect.DeepEqual(is.Owed.Partitions, state.Unmarked)):
+		w.t.Fatalf("%v of %s became %v", was, state, is)
+	case state.owing() && (is == nil || is.Owed == nil):
+		w.t.Fatalf("what %s owes is forgotten by %v", state, is)
+	}
+}
+
+// answer: what a client is given is in the log, and nobody may write beside what is still owed.
 func (w *walk) answer(was State, e Event, a Answer) {
+	if a.Code == OK && w.rig.state.owing() {
+		w.t.Fatalf("%T%+v in %s: %v while %s owes", e, e, was, a, w.rig.state)
+	}
 	if a.Code != OK || a.ProducerID == None {
 		return
 	}

@@ -16,9 +16,11 @@ import (
 //	value:  version i16 = 1 | producer id i64 | epoch i16 | timeout in ms i32 | status i8
 //	        | partitions: array, null when Empty, of { topic string | array of i32 | tags } | update i64 | start i64
 //	        | tags: 0 previous producer id i64, 1 next producer id i64, 2 client's transaction version i16, 1000 last epoch i16
+//	        |   1001 owed: commit i8 | start i64 | partitions: as above
 //
-// Version 0 has no tags and the older strings and arrays. Tag 1000 is ours: Kafka forgets with a coordinator who may still repeat an
-// InitProducerId, and lets that client end; other readers skip it.
+// Version 0 has no tags and the older strings and arrays. Tags 1000 and 1001 are ours, and other readers skip them: Kafka forgets with a
+// coordinator who may still repeat an InitProducerId, and lets that client end; and it begins no transaction before the markers of the one
+// before are there.
 
 const (
 	keyVersion   = 0
@@ -28,6 +30,7 @@ const (
 	tagNext      = 1
 	tagVersion   = 2
 	tagLastEpoch = 1000
+	tagOwed      = 1001
 )
 
 // ErrVersion is a record of a version that this code does not know.
@@ -63,26 +66,26 @@ func (m *Meta) EncodeValue() []byte {
 	w.Int16(m.Epoch)
 	w.Int32(int32(m.Timeout.Milliseconds()))
 	w.Int8(int8(m.Status))
-	m.encodePartitions(&w)
+	if m.Status == Empty {
+		w.Length(-1)
+	} else {
+		encodePartitions(&w, m.Partitions)
+	}
 	w.Int64(m.Update)
 	w.Int64(m.Start)
 	w.Tags(m.tags()...)
 	return w.Bytes
 }
 
-func (m *Meta) encodePartitions(w *field.Writer) {
-	if m.Status == Empty {
-		w.Length(-1)
-		return
-	}
+func encodePartitions(w *field.Writer, sorted []Partition) {
 	topics := 0
-	for i, p := range m.Partitions {
-		if i == 0 || p.Topic != m.Partitions[i-1].Topic {
+	for i, p := range sorted {
+		if i == 0 || p.Topic != sorted[i-1].Topic {
 			topics++
 		}
 	}
 	w.Length(topics)
-	for rest := m.Partitions; len(rest) > 0; {
+	for rest := sorted; len(rest) > 0; {
 		n := slices.IndexFunc(rest, func(p Partition) bool { return p.Topic != rest[0].Topic })
 		if n < 0 {
 			n = len(rest)
@@ -110,7 +113,22 @@ func (m *Meta) tags() (tags []field.Tag) {
 	if m.LastEpoch != None {
 		tags = append(tags, field.Int16Tag(tagLastEpoch, m.LastEpoch))
 	}
+	if m.Owed != nil {
+		tags = append(tags, field.Tag{Number: tagOwed, Value: m.Owed.encode()})
+	}
 	return tags
+}
+
+func (o *Owed) encode() []byte {
+	w := field.Writer{Flexible: true}
+	commit := int8(0)
+	if o.Commit {
+		commit = 1
+	}
+	w.Int8(commit)
+	w.Int64(o.Start)
+	encodePartitions(&w, o.Partitions)
+	return w.Bytes
 }
 
 // DecodeValue reads a value; nil is a tombstone. Another version is ErrVersion, damage is field.ErrMalformed. It never allocates more than
@@ -129,7 +147,7 @@ func DecodeValue(b []byte) (*Meta, error) {
 	m.ProducerID, m.Epoch = r.Int64(), r.Int16()
 	m.Timeout = time.Duration(r.Int32()) * time.Millisecond
 	m.Status = Status(r.Int8())
-	m.decodePartitions(r)
+	m.Partitions = decodePartitions(r)
 	m.Update, m.Start = r.Int64(), r.Int64()
 	r.Tags(m.decodeTag)
 	if err := r.End(); err != nil {
@@ -141,16 +159,16 @@ func DecodeValue(b []byte) (*Meta, error) {
 	return m, nil
 }
 
-func (m *Meta) decodePartitions(r *field.Reader) {
+func decodePartitions(r *field.Reader) (all []Partition) {
 	for range r.Length(3) {
 		topic := r.Text()
 		for range r.Length(4) {
-			m.Partitions = append(m.Partitions, Partition{topic, r.Int32()})
+			all = append(all, Partition{topic, r.Int32()})
 		}
 		r.Tags(nil)
 	}
-	slices.SortFunc(m.Partitions, Partition.Compare)
-	m.Partitions = slices.Compact(m.Partitions)
+	slices.SortFunc(all, Partition.Compare)
+	return slices.Compact(all)
 }
 
 func (m *Meta) decodeTag(number uint32, r *field.Reader) bool {
@@ -163,6 +181,8 @@ func (m *Meta) decodeTag(number uint32, r *field.Reader) bool {
 		m.Version = Version(r.Int16())
 	case tagLastEpoch:
 		m.LastEpoch = r.Int16()
+	case tagOwed:
+		m.Owed = &Owed{Commit: r.Int8() != 0, Start: r.Int64(), Partitions: decodePartitions(r)}
 	default:
 		return false
 	}
@@ -176,6 +196,8 @@ func (m *Meta) check() error {
 		return fmt.Errorf("%w: status %v", field.ErrMalformed, m.Status)
 	case m.ProducerID < 0, m.Epoch < 0, m.Timeout < 0, m.Previous < None, m.Next < None, m.LastEpoch < None:
 		return fmt.Errorf("%w: %v", field.ErrMalformed, m)
+	case m.Owed != nil && (m.Status != Ongoing || len(m.Owed.Partitions) == 0):
+		return fmt.Errorf("%w: %v is owed", field.ErrMalformed, m)
 	case m.Status == Ongoing && m.Epoch == math.MaxInt16:
 		return fmt.Errorf("%w: transaction in epoch %d, which is kept for fencing", field.ErrMalformed, m.Epoch)
 	}

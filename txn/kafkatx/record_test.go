@@ -18,10 +18,12 @@ func sampleMetas() []*Meta {
 	full.Next = 44
 	resumed := meta(Empty, 3, Version0)
 	resumed.LastEpoch, resumed.Previous = 2, None
-	return []*Meta{full, resumed, meta(Ongoing, 0, Version0, 4), meta(CompleteAbort, 1, Version2)}
+	owing := meta(Ongoing, 7, Version2, 1)
+	owing.Owed = &Owed{true, clock.UnixMilli() - 5, append([]Partition{{"a", 0}, {"a", 2}}, parts(3)...)}
+	return []*Meta{owing, full, resumed, meta(Ongoing, 0, Version0, 4), meta(CompleteAbort, 1, Version2)}
 }
 
-// TestRecordsAreKafkas compares bytes with an independent client's codec, our own tag apart.
+// TestRecordsAreKafkas compares bytes with an independent client's codec, our own tags apart.
 func TestRecordsAreKafkas(t *testing.T) {
 	for _, m := range sampleMetas() {
 		v := kmsg.NewTxnMetadataValue()
@@ -39,7 +41,7 @@ func TestRecordsAreKafkas(t *testing.T) {
 			last.Partitions = append(last.Partitions, p.Number)
 		}
 		plain := *m
-		plain.LastEpoch = None
+		plain.LastEpoch, plain.Owed = None, nil
 		if got, want := plain.EncodeValue(), v.AppendTo(nil); !bytes.Equal(got, want) {
 			t.Errorf("%v:\ngot  %x\nwant %x", m, got, want)
 		}
@@ -91,6 +93,21 @@ func TestUnknownVersionsAreRefusedAsVersions(t *testing.T) {
 	k[1] = 1
 	if _, err := DecodeKey(k); !errors.Is(err, ErrVersion) {
 		t.Errorf("key: %v", err)
+	}
+}
+
+func TestOnlyAnOpenTransactionOwesAndThenSomething(t *testing.T) {
+	for _, s := range []Status{Empty, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort} {
+		m := meta(s, 3, Version2, 1)
+		m.Owed = &Owed{Partitions: parts(1)}
+		if _, err := DecodeValue(m.EncodeValue()); !errors.Is(err, field.ErrMalformed) {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+	m := meta(Ongoing, 3, Version2, 1)
+	m.Owed = &Owed{}
+	if _, err := DecodeValue(m.EncodeValue()); !errors.Is(err, field.ErrMalformed) {
+		t.Errorf("nothing is owed: %v", err)
 	}
 }
 

@@ -62,6 +62,8 @@ func tableStates() []tableState {
 	timedOut := meta(CompleteAbort, 5, Version2)
 	fenced := meta(CompleteAbort, 5, Version2)
 	fenced.LastEpoch = None
+	owing := meta(Ongoing, 5, Version2, 1)
+	owing.Owed = &Owed{true, clock.UnixMilli(), parts(1)}
 	return []tableState{
 		{"unknown", nil},
 		{"empty", meta(Empty, 5, Version0)},
@@ -79,6 +81,7 @@ func tableStates() []tableState {
 		{"ongoing in the last epoch", exhausted},
 		{"committing out of the last epoch", next},
 		{"committed out of the last epoch", rotated},
+		{"ongoing, markers of the commit before owed", owing},
 	}
 }
 

@@ -35,6 +35,11 @@ func (c coordinator) Boot(term int, log []explore.Record) (explore.Local, []expl
 		open.Status = kafkatx.Ongoing
 		newest = &open
 	}
+	if c.Plant == OwedForgotten && newest.Owed != nil {
+		paid := *newest
+		paid.Owed = nil
+		newest = &paid
+	}
 	s, fx := c.Config.Boot(int32(term), newest, time.Time{})
 	return s, c.effects(fx)
 }
@@ -42,23 +47,43 @@ func (c coordinator) Boot(term int, log []explore.Record) (explore.Local, []expl
 func (c coordinator) Own(l explore.Local) []explore.Event {
 	s := l.(kafkatx.State)
 	switch {
-	case s.Meta.Status == kafkatx.Ongoing:
-		return []explore.Event{due{kafkatx.TimerTransaction}}
 	case len(s.Unmarked) > 0:
 		return []explore.Event{dueAgain{kafkatx.TimerResend}}
+	case s.Meta.Status == kafkatx.Ongoing:
+		return []explore.Event{due{kafkatx.TimerTransaction}}
 	}
 	return nil
 }
 
 func (c coordinator) Handle(l explore.Local, e explore.Event) (explore.Local, []explore.Effect) {
-	s := l.(kafkatx.State)
+	s := c.planted(l.(kafkatx.State), e)
 	after, fx := c.Config.Handle(s, c.event(e), time.Time{})
-	for c.Plant == EarlyOutcome && after.Ending() && len(after.Pending) > 0 {
+	for c.Plant == EarlyOutcome && after.Meta.Status.Decided() && len(after.Pending) > 0 {
 		early, more := c.Config.Handle(after, kafkatx.Durable{}, time.Time{})
 		after, fx = early, append(fx, more...)
 	}
 	after.Tries = 0
+	if c.Plant == EarlyAdd && after.Meta.Owed != nil {
+		for i, f := range fx {
+			if a, ok := f.(kafkatx.Answer); ok && a.Code == kafkatx.ConcurrentTransactions && a.Request >= partitionRequests {
+				a.Code = kafkatx.OK
+				fx[i] = a
+			}
+		}
+	}
 	return after, c.effects(fx)
+}
+
+// planted forgets what is owed where a planted fault does.
+func (c coordinator) planted(s kafkatx.State, e explore.Event) kafkatx.State {
+	m, ok := e.(explore.Message)
+	if !ok || s.Meta.Status != kafkatx.Ongoing {
+		return s
+	}
+	if _, ends := m.Body.(end); ends && c.Plant == EarlyEnd {
+		s.Unmarked = nil
+	}
+	return s
 }
 
 func (c coordinator) event(e explore.Event) kafkatx.Event {

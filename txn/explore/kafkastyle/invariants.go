@@ -20,9 +20,12 @@ const (
 	aborted
 )
 
+// maxTransactions bounds those of a world.
+const maxTransactions = 8
+
 // partitionDigest sums up a partition's log. Only durable records count.
 type partitionDigest struct {
-	fates  [8]fate
+	fates  [maxTransactions]fate
 	stable int   // last stable offset
 	term   int32 // of the coordinator that wrote the newest marker
 	busy   bool
@@ -42,19 +45,37 @@ func digest(id explore.ID, log, pending []explore.Record, _ explore.Local) any {
 	return digestPartition(log, pending)
 }
 
-// digestCoordinator: what was decided is completed as it was decided, whatever coordinator comes next.
+// digestCoordinator: what was decided is completed as it was decided, whatever coordinator comes next, or is owed by the transaction that
+// begins meanwhile, which owes nothing else and never more than before.
 func digestCoordinator(log, pending []explore.Record) *coordinatorDigest {
-	was := kafkatx.Empty
+	was := given
 	for _, records := range [][]explore.Record{log, pending} {
 		for _, r := range records {
-			is := r.(step).Status
-			if was == kafkatx.PrepareCommit && is != kafkatx.CompleteCommit || was == kafkatx.PrepareAbort && is != kafkatx.CompleteAbort {
+			is := r.(step).Meta
+			if !follows(is, was) {
 				return &coordinatorDigest{fmt.Sprintf("decided again: %s follows %s", is, was)}
 			}
 			was = is
 		}
 	}
 	return &coordinatorDigest{}
+}
+
+func follows(is, was *kafkatx.Meta) bool {
+	owed := was.Owed
+	if was.Status.Decided() {
+		owed = &kafkatx.Owed{Commit: was.Status == kafkatx.PrepareCommit, Partitions: was.Partitions}
+	}
+	if is.Owed != nil && (owed == nil || is.Owed.Commit != owed.Commit || len(is.Owed.Partitions) > len(owed.Partitions)) {
+		return false
+	}
+	switch was.Status {
+	case kafkatx.PrepareCommit:
+		return is.Status == kafkatx.CompleteCommit || is.Owed != nil
+	case kafkatx.PrepareAbort:
+		return is.Status == kafkatx.CompleteAbort || is.Owed != nil
+	}
+	return true
 }
 
 func digestPartition(log, pending []explore.Record) *partitionDigest {
@@ -104,6 +125,27 @@ func (in invariants) partitions(v explore.View) []*partitionDigest {
 	return out
 }
 
+// inTurn: nothing of a transaction is written anywhere before the one before it has ended everywhere. Where epochs do not tell transactions
+// apart, a batch that comes late may be anybody's.
+func (in invariants) inTurn(ps []*partitionDigest) error {
+	first, begun := maxTransactions, 0
+	for _, p := range ps {
+		for t, f := range p.fates {
+			if f == absent {
+				continue
+			}
+			begun = max(begun, t)
+			if f == open {
+				first = min(first, t)
+			}
+		}
+	}
+	if first < begun && in.Version >= 2 && in.Plant != OneEpoch {
+		return fmt.Errorf("transaction %d has begun, and transaction %d is open", begun, first)
+	}
+	return nil
+}
+
 // always: nothing is decided twice or ended by a coordinator of an older term, a transaction is never torn, nothing is committed that the
 // client did not ask to commit, and what it was told stays true.
 func (in invariants) always(v explore.View) error {
@@ -111,6 +153,9 @@ func (in invariants) always(v explore.View) error {
 		return fmt.Errorf("%s", c.fault)
 	}
 	l, ps := v.Local(clientID).(clientLocal), in.partitions(v)
+	if err := in.inTurn(ps); err != nil {
+		return err
+	}
 	for t := range len(l.Told) {
 		var seen [4]bool
 		for i, p := range ps {

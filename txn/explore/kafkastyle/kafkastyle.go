@@ -35,11 +35,14 @@ const (
 	OldMarkers    Plant = "markers that may end a transaction of their own epoch"
 	Reopened      Plant = "decision forgotten by the next coordinator"
 	NoTermFence   Plant = "markers of a deposed coordinator taken"
+	OwedForgotten Plant = "what is owed of the transaction before forgotten by the next coordinator"
+	EarlyAdd      Plant = "a transaction let in before the markers of the one before are there"
+	EarlyEnd      Plant = "a transaction ended before the markers of the one before are there"
 )
 
 // Plants lists every planted fault.
 func Plants() []Plant {
-	return []Plant{EarlyOutcome, OneEpoch, RefusedMarker, NoVerify, OldMarkers, Reopened, NoTermFence}
+	return []Plant{EarlyOutcome, OneEpoch, RefusedMarker, NoVerify, OldMarkers, Reopened, NoTermFence, OwedForgotten, EarlyAdd, EarlyEnd}
 }
 
 // Places of the actors.

@@ -64,6 +64,9 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 		{OldMarkers, Setting{Transactions: 2, Partitions: 1, Version: 2}, explore.Limits{}, "never asked"},
 		{Reopened, Setting{Transactions: 1, Partitions: 1, Version: 2}, explore.Limits{Crashes: 1}, "decided again"},
 		{NoTermFence, Setting{Transactions: 1, Partitions: 1, Version: 1}, explore.Limits{Crashes: 1}, "after coordinator 2 did"},
+		{OwedForgotten, Setting{Transactions: 2, Partitions: 2, Version: 2}, explore.Limits{Crashes: 1}, "transaction 0 is open"},
+		{EarlyAdd, Setting{Transactions: 2, Partitions: 1, Version: 2}, explore.Limits{Crashes: 1}, "lost"},
+		{EarlyEnd, Setting{Transactions: 2, Partitions: 1, Version: 2}, explore.Limits{Crashes: 1}, "lost"},
 	} {
 		c.Setting.Plant = c.plant
 		r := search(t, c.Setting, c.Limits)
