@@ -14,7 +14,7 @@ const (
 	Fresh        Phase = iota // nobody was given an epoch
 	Raising                   // an epoch waits to be replicated; no transaction
 	Ready                     // no transaction
-	Beginning                 // a version 0 transaction waits for its first record
+	Beginning                 // a version 0 transaction whose first record waits to be replicated: nothing is let into it yet
 	Open                      // participants may be added; known in memory only
 	Voting                    // PREPARE is out
 	Deciding                  // all voted yes; the decision waits to be replicated
@@ -153,7 +153,7 @@ func (c Config) add(s Coordinator, e Add) (Coordinator, []Effect) {
 		return s, reply(e.Request, bad)
 	}
 	switch {
-	case s.Phase == Open:
+	case s.Phase == Open, s.Phase == Beginning && e.Version < 2:
 		for _, m := range e.Members {
 			s.Members = with(s.Members, m)
 		}
@@ -170,9 +170,13 @@ func (c Config) add(s Coordinator, e Add) (Coordinator, []Effect) {
 	for _, m := range e.Members {
 		s.Members = with(s.Members, m)
 	}
-	if s.Ledger.repeats(e.Owner) {
+	switch begun := (Append{Begun{s.Txn}}); {
+	case s.Ledger.repeats(e.Owner) && e.Version < 2: // the client goes on meanwhile: its data and its EndTxn wait until this is replicated
+		s.Phase = Beginning
+		return s, append(s.opened(e.Request), begun)
+	case s.Ledger.repeats(e.Owner): // a partition's leader, which would let data in
 		s.Phase, s.Request = Beginning, e.Request
-		return s, []Effect{Append{Begun{s.Txn}}}
+		return s, []Effect{begun}
 	}
 	s.Phase = Open
 	return s, append(s.opened(e.Request), SetTimer{TimerTransaction, s.Ledger.Timeout})
@@ -317,9 +321,11 @@ func (c Config) durable(s Coordinator, r Record) (Coordinator, []Effect) {
 		s.Phase = Aborting
 	case s.Phase == Beginning && is[Begun](r):
 		s.Phase = Open
-		fx := append(s.opened(s.Request), SetTimer{TimerTransaction, s.Ledger.Timeout})
-		s.Request = 0
-		return s, fx
+		var fx []Effect
+		if s.Request != 0 {
+			fx, s.Request = s.opened(s.Request), 0
+		}
+		return s, append(fx, SetTimer{TimerTransaction, s.Ledger.Timeout})
 	case s.Phase == Deciding && is[Committed](r):
 		s.Phase, s.Missing, s.Tries = Committing, s.Members, 0
 		fx := append(s.granted(), c.tellOutcome(s, true)...)

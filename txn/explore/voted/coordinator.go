@@ -47,7 +47,12 @@ func (c coordinator) Own(l explore.Local) []explore.Event {
 
 func (c coordinator) Handle(l explore.Local, e explore.Event) (explore.Local, []explore.Effect) {
 	s := l.(twopc.Coordinator)
-	after, fx := c.Coordinate(s, c.event(e), time.Time{})
+	what := c.event(e)
+	after, fx := c.Coordinate(s, what, time.Time{})
+	if v, asked := what.(twopc.Verify); asked && c.Plant == EarlyWord && s.Phase == twopc.Beginning {
+		s.Phase = twopc.Open
+		_, fx = c.Coordinate(s, v, time.Time{})
+	}
 	if c.Plant == EarlyOutcome && after.Phase == twopc.Deciding && s.Phase != twopc.Deciding {
 		early, more := c.Coordinate(after, twopc.Durable{Record: decision(fx)}, time.Time{})
 		after, fx = early, append(fx, more...)

@@ -38,11 +38,12 @@ const (
 	EarlyVote     Plant = "yes said before the promise is durable"
 	IgnorantEnded Plant = "acknowledgement without a replicated reason"
 	AdoptedOrphan Plant = "orphan adopted by the next epoch"
+	EarlyWord     Plant = "data let in before its transaction is known to have begun"
 )
 
 // Plants lists every planted fault.
 func Plants() []Plant {
-	return []Plant{EarlyOutcome, NoTermFence, OneEpoch, RefusedMarker, LonelyAbort, EarlyVote, IgnorantEnded, AdoptedOrphan}
+	return []Plant{EarlyOutcome, NoTermFence, OneEpoch, RefusedMarker, LonelyAbort, EarlyVote, IgnorantEnded, AdoptedOrphan, EarlyWord}
 }
 
 // Places of the actors.

@@ -69,6 +69,7 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 		{EarlyVote, small, explore.Limits{Crashes: 1}, "lost"},
 		{IgnorantEnded, Setting{Transactions: 2, Partitions: 2, Version: 2, Narrow: true, Patient: true}, explore.Limits{Crashes: 1, Depositions: true, Only: "p0"}, "alone"},
 		{AdoptedOrphan, next, explore.Limits{Crashes: 1}, "never asked"},
+		{EarlyWord, Setting{Transactions: 2, Partitions: 1, Version: 0, Punctual: true}, explore.Limits{Crashes: 1}, "lost"},
 	} {
 		c.Setting.Plant = c.plant
 		r := search(t, c.Setting, c.Limits)
