@@ -1,6 +1,8 @@
 package price
 
 import (
+	"slices"
+
 	"gopherlog/bench/check"
 	"gopherlog/bench/result"
 	"gopherlog/bench/scenario"
@@ -52,6 +54,7 @@ type figures struct {
 	totals    check.Totals
 	doubtful  int // trials without a verdict
 	violated  int
+	unread    bool // votes and decisions, which only a cluster that the harness started tells, were not judged
 }
 
 // picks are what is told of a run whose offers were fixed, and of one that took what it could get.
@@ -96,6 +99,9 @@ func (f *figures) add(v check.Verdict) {
 	if v.Status == check.Inconclusive { // what was not read to its end counts neither as kept nor as lost
 		return
 	}
+	f.unread = f.unread || slices.ContainsFunc(v.Rules, func(r check.RuleResult) bool {
+		return r.ID[0] == 'D' && r.Demand == check.MustBeZero && r.Status == check.NotChecked
+	})
 	f.totals.Acked += v.Totals.Acked
 	f.totals.Lost += v.Totals.Lost
 	f.totals.Unseen += v.Totals.Unseen

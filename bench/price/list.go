@@ -180,6 +180,7 @@ func (l List) held(b *strings.Builder) {
 			s.totals.Unseen += f.totals.Unseen
 			s.totals.Duplicates += f.totals.Duplicates
 			s.violated, s.doubtful, s.trials = s.violated+f.violated, s.doubtful+f.doubtful, s.trials+f.trials
+			s.unread = s.unread || f.unread
 		}
 	}
 	for _, g := range Guarantees {
@@ -205,7 +206,23 @@ func (f *figures) verdict() string {
 	case f.doubtful > 0:
 		return fmt.Sprintf("✓ %d unknown", f.doubtful)
 	}
+	if f.unread {
+		return "✓ to clients"
+	}
 	return "✓ held"
+}
+
+// unread says what of a voted commit was not judged.
+func (l List) unread() []note {
+	for _, r := range l.Runs {
+		for _, f := range figuresOf(r, nil) {
+			if f.unread {
+				return []note{{"", labels[f.guarantee] + ": judged by what clients were told and could read. What coordinator and participants wrote down of votes " +
+					"and decisions (rules D1 to D6) cannot be read from outside: a scenario that starts the cluster judges that too."}}
+			}
+		}
+	}
+	return nil
 }
 
 // note is a paragraph below the list.
@@ -236,7 +253,7 @@ func (l List) notes() []note {
 	if len(l.Silent) > 0 {
 		out = append(out, note{"! ", strings.Join(l.Silent, " and ") + " stopped answering during the run: these are not the prices of a whole cluster."})
 	}
-	out = slices.Concat(out, l.behind(), l.few(), l.commits())
+	out = slices.Concat(out, l.behind(), l.few(), l.commits(), l.unread())
 	if l.copies() == 1 {
 		out = append(out, note{"! ", "A partition has one copy here: what is acknowledged is lost with its broker. -replication-factor asks for more copies."})
 	}

@@ -102,6 +102,28 @@ func TestGuaranteeThatFellBehindIsNamed(t *testing.T) {
 	}
 }
 
+// The report marks a voted commit whose votes were not read as not known; the list must not call it held.
+func TestAVotedCommitWhoseVotesWereNotReadIsNotCalledHeld(t *testing.T) {
+	p, err := NewPlan(options("b:1"), load.Facts{VotedPrefix: VotedPrefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := made(p, "open", 1000)
+	voted := r.Manifest.Cells[len(r.Manifest.Cells)-1]
+	if voted.Guarantee != string(scenario.TwoPhaseCommit) {
+		t.Fatalf("the last cell is %s", voted.Guarantee)
+	}
+	for i := range r.Results.Trials {
+		if c := &r.Results.Trials[i]; c.Cell == voted.ID {
+			c.Check.Rules = []check.RuleResult{{ID: "D1", Demand: check.MustBeZero, Status: check.NotChecked}}
+		}
+	}
+	text := List{Plan: p, Runs: []*result.Run{r}}.Text(100)
+	if strings.Count(text, "✓ to clients") != 1 || !strings.Contains(text, "rules D1 to D6") {
+		t.Error(text)
+	}
+}
+
 func TestListOfNothingSaysSo(t *testing.T) {
 	p, err := NewPlan(options("b:1"), load.Facts{})
 	if err != nil {
