@@ -216,9 +216,17 @@ func TestHalfFramesThatHoldTheBudgetDoNotStopSmallRequests(t *testing.T) {
 }
 
 func TestHalfFramesThatWaitForTheBudgetAreDroppedAtOneDeadline(t *testing.T) {
-	// One after the other they would take longer than eventually waits.
-	s := start(t, Config{Handler: echo, Limits: Limits{InflightNode: 2 << 20, FrameDeadline: 5 * time.Second}})
+	// By a clock that stands until all have begun, however long that takes here, and goes on once: one after the other they would need n deadlines.
+	began := time.Now()
+	var passed atomic.Int64
+	limits := Limits{InflightNode: 2 << 20, FrameDeadline: 5 * time.Second}
+	s := start(t, Config{Handler: echo, Limits: limits, Now: func() time.Time { return began.Add(time.Duration(passed.Load())) }})
 	n := halfFrames(t, s)
+	time.Sleep(20 * time.Millisecond) // the server looks every 5 ms
+	if dropped := s.Stats().Overdue; dropped != 0 {
+		t.Fatalf("%d were dropped before their deadline", dropped)
+	}
+	passed.Store(int64(limits.FrameDeadline + time.Millisecond))
 	eventually(t, "half frames are dropped", func() bool { return s.Stats().Overdue == n })
 	body := bytes.Repeat([]byte("large"), 100<<10)
 	c := dial(t, s)
