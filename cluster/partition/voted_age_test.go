@@ -36,27 +36,33 @@ func TestTheAgeOfADoubtGoesOnWithTheNextLeader(t *testing.T) {
 		c.create("t", 1, 3, nil)
 		c.led("t", 1)
 		x := numbered(1, 0)
-		var promised time.Time
+		var asked, seen time.Time // when the promise was asked for first, and when it was there
 		c.await("the promise", func() bool {
 			p := c.leaderPartition("t", 0)
 			if p == nil {
 				return false
 			}
 			if n, _ := p.Doubt(); n == 1 {
+				seen = time.Now()
 				return true
 			}
-			promised = time.Now()
+			if asked.IsZero() {
+				asked = time.Now().Truncate(time.Millisecond) // the log keeps milliseconds
+			}
 			p.Hear(votedID, twopc.Prepare{Txn: x})
 			time.Sleep(time.Second)
 			return false
 		})
+		promised := c.doubtful("at first")
 		same := func(when string) {
 			t.Helper()
-			if since := c.doubtful(when); since.Sub(promised).Abs() > 2*time.Second {
+			if since := c.doubtful(when); !since.Equal(promised) {
 				t.Errorf("%s: in doubt since %v, promised at %v", when, since, promised)
 			}
 		}
-		same("at first")
+		if promised.Before(asked) || promised.After(seen) {
+			t.Errorf("in doubt since %v, asked for a promise at %v, which was there at %v", promised, asked, seen)
+		}
 		time.Sleep(6 * time.Second)
 		c.bounce()
 		same("after a change of leader")
