@@ -272,14 +272,14 @@ func (c *trio) abort(cl *kgo.Client) {
 }
 
 // attempt runs a transaction that is to stop at a point of its way on one of these nodes. One that goes with a leadership before it is there is
-// run again. reached says whether it has been there; a node that is killed afterwards forgets it, reached does not.
+// run again. reached says whether it has been there, also of a node that was killed since then.
 func attempt(ctx context.Context, cl *kgo.Client, text string, point failpoint.Name, nodes ...*trioNode) (outcome chan error, reached func() bool) {
-	var been atomic.Bool
+	var points []*failpoint.Set // a node that is started again has others
+	for _, n := range nodes {
+		points = append(points, n.points)
+	}
 	reached = func() bool {
-		if hit(point, nodes...) != nil {
-			been.Store(true)
-		}
-		return been.Load()
+		return slices.ContainsFunc(points, func(p *failpoint.Set) bool { return p.Hits(point) > 0 })
 	}
 	outcome = make(chan error, 1)
 	go func() {
