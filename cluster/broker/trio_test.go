@@ -29,17 +29,21 @@ import (
 	"gopherlog/txn/group"
 )
 
-// trio is three whole nodes: disks and the network between them in memory, clients on real sockets.
+// trio is three whole nodes: disks and the network between them in memory, clients on real sockets unless it is for virtual time.
 type trio struct {
 	t     *testing.T
 	net   *rpctest.Network
 	nodes [3]*trioNode
 
-	votedReplicas int  // of coordinators of voted transactions; 0: as many as there are
-	bare          bool // no clients: nothing is outside of memory
+	votedReplicas int              // of coordinators of voted transactions; 0: as many as there are
+	bare          bool             // no clients: nothing is outside of memory
+	clients       *rpctest.Network // theirs, in memory: nothing is outside of it either
 	balanceEvery  time.Duration
 	balanceAfter  time.Duration
 }
+
+// clientSide is who calls in trio.clients: none of the three.
+const clientSide rpc.NodeID = 10
 
 type trioNode struct {
 	c    *trio
@@ -95,6 +99,19 @@ func newTrio(t *testing.T, adapt ...func(*trio)) *trio {
 	return c
 }
 
+// virtual says whether nothing is outside of memory, for tests in virtual time: there no node is ever late because the machine is busy.
+func (c *trio) virtual() bool { return c.bare || c.clients != nil }
+
+// dial is for clients of such nodes.
+func (c *trio) dial(ctx context.Context, _, host string) (net.Conn, error) {
+	for _, n := range c.nodes {
+		if n.addr == host {
+			return c.clients.Dial(clientSide)(ctx, n.id, "")
+		}
+	}
+	return nil, fmt.Errorf("no node has the address %s", host)
+}
+
 func (c *trio) addrs() string {
 	return strings.Join([]string{c.nodes[0].addr, c.nodes[1].addr, c.nodes[2].addr}, ",")
 }
@@ -111,8 +128,11 @@ func (n *trioNode) start() {
 	identity, err := meta.ReadIdentity(n.fs, "data", n.id)
 	n.must(err)
 	var ln net.Listener
-	port := int32(9092)
-	if !n.c.bare {
+	host, port := loopback(), int32(9092)
+	if n.c.clients != nil {
+		ln, host = n.c.clients.Listen(n.id), n.c.clients.Addr(n.id)
+		n.addr = fmt.Sprintf("%s:%d", host, port)
+	} else if !n.c.bare {
 		ln, err = net.Listen("tcp", n.addr)
 		n.must(err)
 		if port = int32(ln.Addr().(*net.TCPAddr).Port); strings.HasSuffix(n.addr, ":0") {
@@ -134,7 +154,7 @@ func (n *trioNode) start() {
 	cfg := rpc.Config{Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
 		Peers: n.c.net.Peers(others...), Logger: logger}
 	control := replica.ControlConfig{KV: n.kv, FS: n.fs, Dir: "data/control", Logger: logger}
-	if !n.c.bare { // in real time: a node that the machine keeps from running for a while is not dead
+	if !n.c.virtual() { // in real time: a node that the machine keeps from running for a while is not dead
 		control.Timers = replica.Timers{Heartbeat: 5 * time.Second, Election: 5 * time.Second, Lease: 5 * time.Second}
 		cfg.DeadAfter, cfg.HangUpAfter, cfg.ConnectTimeout, cfg.DialTimeout, cfg.VoteTimeout = 3*time.Second, 10*time.Second, 10*time.Second, 20*time.Second, 10*time.Second
 	}
@@ -143,7 +163,7 @@ func (n *trioNode) start() {
 	n.rpc.Start()
 	control.Node = n.rpc
 	n.ctl, err = meta.Open(meta.Config{Identity: identity, Node: n.rpc, KV: n.kv, Logger: logger,
-		Self:        meta.Broker{Host: loopback(), Port: port},
+		Self:        meta.Broker{Host: host, Port: port},
 		OpenControl: meta.OnReplica(control)})
 	n.must(err)
 	decide := group.Defaults()
