@@ -93,6 +93,9 @@ func (nowhere) Alive(meta.NodeID) bool                { return true }
 func (nowhere) Peers() map[meta.NodeID]string         { return nil }
 func (nowhere) SetPeer(meta.NodeID, string)           {}
 func (nowhere) OnReport(func(meta.NodeID))            {}
+func (nowhere) CallUp(context.Context, meta.NodeID, string, []byte) ([]byte, error) {
+	return nil, rpc.ErrDown
+}
 func (nowhere) Call(context.Context, meta.NodeID, string, []byte) ([]byte, error) {
 	return nil, rpc.ErrDown
 }

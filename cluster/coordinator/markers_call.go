@@ -118,7 +118,7 @@ func (m *markers) call(to rpc.NodeID, batch []*flight) []int8 {
 	ctx, cancel := context.WithTimeout(m.ctx, markerCallTime)
 	defer cancel()
 	m.x.stats.calls.Inc()
-	answer, err := m.x.cfg.Node.Call(ctx, to, markersMethod, w.Bytes)
+	answer, err := m.x.cfg.Node.CallUp(ctx, to, markersMethod, w.Bytes)
 	if err != nil {
 		m.x.cfg.Logger.Debug("markers were not taken", "node", to, "markers", len(batch), "error", err)
 		return outcomes

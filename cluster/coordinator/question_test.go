@@ -91,11 +91,11 @@ type telephone struct {
 	calls int
 }
 
-func (n *telephone) Call(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error) {
+func (n *telephone) CallUp(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error) {
 	n.mu.Lock()
 	n.calls++
 	n.mu.Unlock()
-	return n.fakeTxnNode.Call(ctx, to, method, req)
+	return n.fakeTxnNode.CallUp(ctx, to, method, req)
 }
 
 func (n *telephone) count() int {

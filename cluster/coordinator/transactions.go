@@ -45,7 +45,8 @@ type Participant interface {
 
 // Node is what coordinators need of the transport between nodes; *rpc.Node is the real one.
 type Node interface {
-	Call(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error)
+	// CallUp asks another node, and does not wait for one that is down: coordinators hear of who is to be asked instead.
+	CallUp(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error)
 	Handle(method string, h rpc.Handler)
 	// Tell sends a message that may be lost; Hear hands those of a method to h, which must not block. They do not block.
 	Tell(to rpc.NodeID, method string, data []byte) error

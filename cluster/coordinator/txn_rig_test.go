@@ -147,7 +147,7 @@ func (n fakeTxnNode) Handle(method string, h rpc.Handler) {
 func (n fakeTxnNode) Tell(rpc.NodeID, string, []byte) error { return rpc.ErrDown }
 func (n fakeTxnNode) Hear(string, func(rpc.NodeID, []byte)) {}
 
-func (n fakeTxnNode) Call(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error) {
+func (n fakeTxnNode) CallUp(ctx context.Context, to rpc.NodeID, method string, req []byte) ([]byte, error) {
 	n.of.mu.Lock()
 	h, down := n.of.handlers[to][method], n.of.down[to]
 	n.of.mu.Unlock()

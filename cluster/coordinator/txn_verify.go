@@ -135,7 +135,7 @@ func (x *Transactions) callVerify(to rpc.NodeID, q partition.Question) word {
 	writeQuestion(&w, q, patience)
 	ctx, cancel := context.WithTimeout(x.shards.ctx, patience)
 	defer cancel()
-	answer, err := x.cfg.Node.Call(ctx, to, verifyMethod, w.Bytes)
+	answer, err := x.cfg.Node.CallUp(ctx, to, verifyMethod, w.Bytes)
 	if err != nil {
 		return nobody
 	}

@@ -74,7 +74,7 @@ func (v *Voted) askNode(node rpc.NodeID, q partition.Question) twopc.Answer {
 	writeQuestion(&w, q, patience)
 	ctx, cancel := context.WithTimeout(v.post.ctx, patience+voteCallTime)
 	defer cancel()
-	answer, err := v.cfg.Node.Call(ctx, node, askMethod, w.Bytes)
+	answer, err := v.cfg.Node.CallUp(ctx, node, askMethod, w.Bytes)
 	if err != nil {
 		v.cfg.Logger.Debug("no answer to a question about a voted transaction", "node", node, "id", q.TransactionalID, "error", err)
 		return v.questions.none

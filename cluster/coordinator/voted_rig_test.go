@@ -130,7 +130,7 @@ func (n *fakeNode) Tell(_ rpc.NodeID, method string, data []byte) error {
 	return nil
 }
 
-func (n *fakeNode) Call(ctx context.Context, _ rpc.NodeID, method string, req []byte) ([]byte, error) {
+func (n *fakeNode) CallUp(ctx context.Context, _ rpc.NodeID, method string, req []byte) ([]byte, error) {
 	if n.to == nil {
 		return nil, errors.New("no such node")
 	}

@@ -90,6 +90,29 @@ func TestAMessageToAPeerThatIsDownIsLostAtOnce(t *testing.T) {
 	})
 }
 
+// Who hears of another node to ask waits for none that is down; others give it a second to come back.
+func TestOnlyACallWaitsForAPeerThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, n := nodes(t, 2, nil)
+		n[2].Handle("echo", func(_ context.Context, _ rpc.NodeID, req []byte) ([]byte, error) { return req, nil })
+		time.Sleep(time.Second)
+		if b, err := n[1].CallUp(t.Context(), 2, "echo", []byte("x")); err != nil || string(b) != "x" {
+			t.Errorf("%q, %v", b, err)
+		}
+		network.Kill(2)
+		time.Sleep(time.Second)
+		within(t, time.Millisecond, "asking a dead peer", func() {
+			if _, err := n[1].CallUp(t.Context(), 2, "echo", nil); !errors.Is(err, rpc.ErrDown) {
+				t.Errorf("%v", err)
+			}
+		})
+		start := time.Now()
+		if _, err := n[1].Call(t.Context(), 2, "echo", nil); !errors.Is(err, rpc.ErrDown) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
 // What waits for the kernel waits alone: a peer that does not read keeps nobody who tells it something, and calls end with their patience.
 func TestTellingAPeerThatDoesNotReadBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

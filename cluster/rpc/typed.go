@@ -49,6 +49,16 @@ func (n *Node) handler(method string) (Handler, error) {
 // that the connection broke: then the call may have been served. A call is
 // never repeated.
 func (n *Node) Call(ctx context.Context, to NodeID, method string, req []byte) ([]byte, error) {
+	return n.callWithin(ctx, callGrace, to, method, req)
+}
+
+// CallUp is Call for who hears of it when another node is to be asked: it does
+// not wait for a peer that is down, which is ErrDown at once.
+func (n *Node) CallUp(ctx context.Context, to NodeID, method string, req []byte) ([]byte, error) {
+	return n.callWithin(ctx, 0, to, method, req)
+}
+
+func (n *Node) callWithin(ctx context.Context, grace time.Duration, to NodeID, method string, req []byte) ([]byte, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, n.cfg.CallTimeout)
@@ -65,15 +75,9 @@ func (n *Node) Call(ctx context.Context, to NodeID, method string, req []byte) (
 	if p == nil {
 		return nil, &remoteError{ErrUnknownPeer, fmt.Sprintf("rpc: no address for node %d", to)}
 	}
-	l, _ := p.current()
-	if l == nil {
-		var err error
-		grace, cancel := context.WithTimeout(ctx, callGrace)
-		l, err = p.awaitLink(grace)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
+	l, err := p.linkWithin(ctx, grace)
+	if err != nil {
+		return nil, err
 	}
 	if len(req) <= maxSmallCall {
 		if s := p.plain(); s != nil {
@@ -84,6 +88,20 @@ func (n *Node) Call(ctx context.Context, to NodeID, method string, req []byte) (
 		return l.call(ctx, method, req)
 	}
 	return n.callInChunks(ctx, l, to, method, req)
+}
+
+// linkWithin is the link to the peer, which is waited for while it is down.
+func (p *peer) linkWithin(ctx context.Context, grace time.Duration) (*link, error) {
+	l, _ := p.current()
+	switch {
+	case l != nil:
+		return l, nil
+	case grace == 0:
+		return nil, p.downError()
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	return p.awaitLink(ctx)
 }
 
 // callInChunks gives a call a stream of its own.
