@@ -35,6 +35,11 @@ func TestRandomOperationsMatchTwin(t *testing.T) {
 	}
 }
 
+// A power cut may keep an entry's timestamp and lose its offset, with whole entries behind it.
+func TestATimeIndexEntryThatWasWrittenInPartIsMadeAgain(t *testing.T) {
+	newMonkey(t, 1767397523679149).run(120)
+}
+
 // monkey does random operations. What is durable for sure is counted in durable.
 type monkey struct {
 	*rig

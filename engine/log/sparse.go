@@ -86,29 +86,33 @@ func cutSparse(s *segment, size, end int64) (x sparse, from int64, err error) {
 	if err != nil {
 		return x, 0, err
 	}
-	for len(index)-int(x.indexSize) >= indexEntry {
+	for before := int64(-1); len(index)-int(x.indexSize) >= indexEntry; {
 		e := index[x.indexSize:]
 		rel, pos := int64(be.Uint32(e)), int64(be.Uint32(e[4:]))
-		if s.base+rel >= end || pos >= size || pos <= from && x.indexSize > 0 || pos == 0 {
+		if s.base+rel >= end || rel <= before || pos >= size || pos <= from && x.indexSize > 0 || pos == 0 {
 			break
 		}
-		from = pos
+		from, before = pos, rel
 		x.indexSize += indexEntry
 	}
 	times, _, err := readIfThere(s.fs, s.path(extTimeIndex))
 	if err != nil {
 		return x, 0, err
 	}
+	torn := false // an entry that a power cut left in part, with whole ones behind it
 	for len(times)-int(x.timesSize) >= timeIndexEntry {
 		e := times[x.timesSize:]
 		ts, rel := int64(be.Uint64(e)), int64(be.Uint32(e[8:]))
 		if s.base+rel >= end || ts <= x.lastTS || ts == 0 && rel == 0 {
 			break
 		}
+		if torn = s.base+rel <= x.maxOffset; torn {
+			break
+		}
 		x.lastTS, x.maxTS, x.maxOffset = ts, ts, s.base+rel
 		x.timesSize += timeIndexEntry
 	}
-	if x.timesSize == 0 && x.indexSize > 0 { // the time index is lost: both are made again
+	if torn || x.timesSize == 0 && x.indexSize > 0 { // the time index is lost, or the rest of it: both are made again
 		x, from = newSparse(), 0
 	}
 	if err := truncateFile(s.fs, s.path(extIndex), x.indexSize); err != nil {
