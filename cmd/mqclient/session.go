@@ -46,6 +46,7 @@ func (s *session) connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	all := append([]kgo.Opt{
 		kgo.SeedBrokers(s.addr...), kgo.ClientID("mqclient"),
 		kgo.RetryTimeout(s.timeout), kgo.DialTimeout(min(s.timeout, 5*time.Second)),
+		kgo.AlwaysRetryEOF(), // a node that stops or starts may close a connection before it has answered on it
 	}, opts...)
 	c, err := kgo.NewClient(all...)
 	if err != nil {
