@@ -152,7 +152,11 @@ func (r *recovery) recoverSegment(s *segment, next int64) error {
 	if err := r.scan(s, size, next, old); err != nil {
 		return err
 	}
-	return r.flush(s, 0)
+	if err := r.flush(s, 0); err != nil || r.cfg.SameBoot {
+		return err
+	}
+	// Rows that a power cut left of entries which are gone must not come back with the next one: they would say that the sidecar lacks these.
+	return s.ridx.Sync()
 }
 
 // start is where the trusted part of a segment ends.
