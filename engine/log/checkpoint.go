@@ -132,7 +132,8 @@ func unpinSegments(segs []*segment) {
 }
 
 // Checkpoint makes everything up to index durable, index files included, and writes the recovery point
-// there, so that the next recovery begins behind it. Indexes outside the log are clamped. It also lets go of
+// there, so that the next recovery begins behind it. Indexes outside the log are clamped, and the point does
+// not go back: that would forget what a power cut cannot have taken. It also lets go of
 // cached bytes of a log that nobody wrote to since the last checkpoint. Appends go on meanwhile.
 func (l *Log) Checkpoint(index uint64) error {
 	<-l.keeper
@@ -181,7 +182,7 @@ func (l *Log) flushUpTo(index uint64) (point, []*segment, error) {
 			return point{}, nil, err
 		}
 	}
-	index = max(min(index, l.lastIdx), l.firstLocked()-1)
+	index = max(min(index, l.lastIdx), l.firstLocked()-1, l.point.index)
 	p, err := l.pointAt(index)
 	if err != nil {
 		return p, nil, err

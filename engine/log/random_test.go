@@ -47,6 +47,11 @@ func TestRowsThatWereCutOffDoNotComeBackWithTheNextPowerCut(t *testing.T) {
 	}
 }
 
+// What a checkpoint made durable stays so behind a later checkpoint of a smaller index, a truncation and a power cut.
+func TestACheckpointDoesNotMoveTheRecoveryPointBack(t *testing.T) {
+	newMonkey(t, 12934124674242380545).run(120)
+}
+
 // monkey does random operations. What is durable for sure is counted in durable.
 type monkey struct {
 	*rig
