@@ -35,11 +35,6 @@ func TestRandomOperationsMatchTwin(t *testing.T) {
 	}
 }
 
-// A power cut may keep an entry's timestamp and lose its offset, with whole entries behind it.
-func TestATimeIndexEntryThatWasWrittenInPartIsMadeAgain(t *testing.T) {
-	newMonkey(t, 1767397523679149).run(120)
-}
-
 // Rows of the .ridx that a power cut left of entries which are gone are cut off; a second power cut must not bring them back.
 func TestRowsThatWereCutOffDoNotComeBackWithTheNextPowerCut(t *testing.T) {
 	for _, seed := range []uint64{9603693800461946769, 14252115179142803430, 15199394950730337608, 320130653240997097} {

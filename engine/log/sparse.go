@@ -103,10 +103,10 @@ func cutSparse(s *segment, size, end int64) (x sparse, from int64, err error) {
 	for len(times)-int(x.timesSize) >= timeIndexEntry {
 		e := times[x.timesSize:]
 		ts, rel := int64(be.Uint64(e)), int64(be.Uint32(e[8:]))
-		if s.base+rel >= end || ts <= x.lastTS || ts == 0 && rel == 0 {
+		if s.base+rel >= end || ts == 0 && rel == 0 {
 			break
 		}
-		if torn = s.base+rel <= x.maxOffset; torn {
+		if torn = ts <= x.lastTS || s.base+rel <= x.maxOffset; torn { // both rise
 			break
 		}
 		x.lastTS, x.maxTS, x.maxOffset = ts, ts, s.base+rel
