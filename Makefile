@@ -9,10 +9,10 @@ KAFKAOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-beside-kafka
 RIVALS  := scenarios/rivals/kafka-saturation.yaml scenarios/rivals/kafka-latency.yaml scenarios/rivals/kafka-one-in-flight.yaml
 KAFKATXNOUT ?= results/$(shell date +%Y%m%d-%H%M%S)-transactions-beside-kafka
 TXNRIVALS := scenarios/rivals/kafka-transactions.yaml scenarios/rivals/kafka-commit.yaml scenarios/rivals/kafka-transactions-tuned.yaml
-FUZZ    := ./engine/record:FuzzDecodeMessage ./engine/wire:FuzzReadFrame ./engine/log:FuzzRecover \
-           ./txn/producer:FuzzDecode ./cluster/rpc:FuzzReadPart ./cluster/replica:FuzzDecodeSnapshot \
-           ./cluster/meta:FuzzRestore ./cluster/meta:FuzzParseProperties ./cluster/broker:FuzzProduceShape \
-           ./bench/history:FuzzReader ./txn/twopc:FuzzDecode
+FUZZ    := ./engine/record:FuzzDecodeMessage:120000 ./engine/wire:FuzzReadFrame:200000 ./engine/log:FuzzRecover:40000 \
+           ./txn/producer:FuzzDecode:400000 ./cluster/rpc:FuzzReadPart:70000 ./cluster/replica:FuzzDecodeSnapshot:30000 \
+           ./cluster/meta:FuzzRestore:15000 ./cluster/meta:FuzzParseProperties:40000 ./cluster/broker:FuzzProduceShape:20000 \
+           ./bench/history:FuzzReader:50000 ./txn/twopc:FuzzDecode:400000
 
 .PHONY: help build test lint fuzz fuzz-smoke explore explore-quick microbench scale txn-budget cover demo bench bench-smoke bench-full bench-faults bench-kafka bench-kafka-txn sabotage check-format clients compat clean
 
@@ -29,10 +29,10 @@ test: ## every test under the race detector, loopback only
 lint: ## gofmt, vet, staticcheck, govulncheck, the house test, the macOS cross-build
 	@bash scripts/lint.sh
 
-fuzz: ## ten seconds of each fuzz target (FUZZTIME=30s for longer)
+fuzz: ## as many inputs of each fuzz target as take about ten seconds (FUZZSCALE=10 for ten times as many)
 	@bash scripts/fuzz.sh $(FUZZ)
 
-fuzz-smoke: ## ten seconds of the three that read what strangers and crashes leave
+fuzz-smoke: ## the same for the three that read what strangers and crashes leave
 	@bash scripts/fuzz.sh $(wordlist 1,3,$(FUZZ))
 
 microbench: ## hot paths beside bare loops, as ratios within one run
