@@ -74,7 +74,7 @@ bench-kafka: build ## beside Apache Kafka, both warm, interleaved: needs Java 17
 	@scripts/kafka-fetch.sh
 	$(BIN)/mqbench run $(RIVALS) $(BENCHFLAGS) -out $(KAFKAOUT) -title "How does GopherLog compare with Apache Kafka?"
 
-bench-kafka-txn: build ## transactions beside Apache Kafka, as it ships and tuned, and its commits at equal load: under 30 minutes
+bench-kafka-txn: build ## transactions beside Apache Kafka, as it ships and tuned, and its commits at equal load: about 40 minutes
 	@scripts/kafka-fetch.sh
 	$(BIN)/mqbench run $(TXNRIVALS) $(BENCHFLAGS) -out $(KAFKATXNOUT) -title "What do transactions cost beside Apache Kafka?"
 
