@@ -17,7 +17,7 @@ type decoder struct {
 	given    map[string]bool  // paths that the file names
 	sweeps   []*sweep         // in order of appearance
 	byNode   map[*node]*sweep
-	broken   bool // the current cell has values that could not be read
+	broken   map[string]bool // keys of the first level below which the current cell has values that could not be read; "" = any may be meant
 }
 
 // sweep is a scalar given as a list, and the entry that the current cell has.
@@ -27,13 +27,22 @@ type sweep struct {
 	at   int
 }
 
+// sections are the keys of a scenario's first level.
+var sections = func() (names []string) {
+	fields, _ := fieldsOf(reflect.TypeFor[Scenario]())
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return names
+}()
+
 func newDecoder(problems *Problems) *decoder {
 	return &decoder{problems: problems, byNode: map[*node]*sweep{}}
 }
 
 // scenario decodes one cell: the current entry of every sweep.
 func (d *decoder) scenario(root *node) Scenario {
-	d.places, d.given, d.broken = map[string]place{}, map[string]bool{}, false
+	d.places, d.given, d.broken = map[string]place{}, map[string]bool{}, map[string]bool{}
 	var s Scenario
 	d.object(reflect.ValueOf(&s).Elem(), root, "")
 	return s
@@ -41,7 +50,11 @@ func (d *decoder) scenario(root *node) Scenario {
 
 // report notes a problem of the cell at hand.
 func (d *decoder) report(at place, path, message, hint string) {
-	d.broken = true
+	section, _, _ := strings.Cut(path, ".")
+	if !contains(sections, section) {
+		section = "" // a key with a slip of the pen: whichever was meant has its default now
+	}
+	d.broken[section] = true
 	d.problems.add(at, path, message, hint)
 }
 

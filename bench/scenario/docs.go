@@ -15,8 +15,8 @@ const docsHead = `<!-- Written by the scenario reader from its own vocabulary: g
 A scenario is a YAML file that asks a question of a broker: which guarantee, how much load, what breaks, what must hold. ` + "`mqbench validate FILE`" + `
 lists every mistake at once; ` + "`mqbench plan FILE`" + ` tells time and size; ` + "`mqbench run FILE`" + ` runs it.
 
-- **Strict.** Unknown keys, missing units and combinations that cannot be run are refused, with line, column and a suggestion. Keys marked
-  *later* are known and not supported yet.
+- **Strict.** Unknown keys, missing units and combinations that cannot be run are refused, with line, column and a suggestion. What hangs on a value that could not
+  be read is checked once it can be. Keys marked *later* are known and not supported yet.
 - **Units.** Durations: 250ms, 10s, 2m. Sizes: 512B, 64KiB, 1MiB. Rates: 5k/s. Counts may be written 100k or 2M.
 - **Sweeps.** Any single value may be given as a list; the scenario then expands into a matrix of cells, one for each combination. A key that says nothing to a guarantee (the size of transactions to one without) makes no further cells of it.
 - **extends: other.yaml** puts this file over another one: mappings key by key, lists whole.
@@ -29,7 +29,8 @@ const docsTail = `## Expectations
 Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key;
 ` + "`ratio(metric, a, b, key=value, …)`" + ` speaks only of the cells in which other swept keys have these values. Operators: < <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
 
-A line is *met*, *missed* or *undecided*. It is undecided where a cell has no sound trial to read it from, and a ratio also where the limit lies
+A line of which no trial could have a figure is refused (of transactions where no guarantee has any, of outages without a fault), not left undecided
+after the run. The others are *met*, *missed* or *undecided*. A line is undecided where a cell has no sound trial to read it from, and a ratio also where the limit lies
 within its interval or fewer than three blocks measured it. Where other keys are swept too, a ratio is decided for each combination of them by itself,
 and the worst outcome is the line's. ` + "`n50`" + `, which only a ratio may ask for, is the records of a transaction at which half of the rate without
 transactions is reached, fitted over all sizes and blocks. Undecided is not a pass: what was asked got no answer, and the exit code is 3. More repeats or a

@@ -49,7 +49,7 @@ var metrics = func() map[string]Unit {
 		"stall.max": UnitSeconds, "stall.median": UnitSeconds, Half: UnitCount,
 	}
 	for _, latency := range Latencies() {
-		for _, p := range []string{"p50", "p90", "p99", "p999", "max"} {
+		for _, p := range percentiles {
 			m[latency+"."+p] = UnitSeconds
 		}
 	}
@@ -67,6 +67,31 @@ func Metrics() []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// percentiles are what a latency is asked for by.
+var percentiles = []string{"p50", "p90", "p99", "p999", "max"}
+
+// metricHint names the metric that was meant: the nearest, those of which only the end was written, or all, latencies in one breath.
+func metricHint(word string) string {
+	if near := nearest(word, Metrics()); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	var ends, others []string
+	for _, name := range Metrics() {
+		of, _, _ := strings.Cut(name, ".")
+		if strings.HasSuffix(name, "."+word) {
+			ends = append(ends, name)
+		}
+		if !contains(Latencies(), of) {
+			others = append(others, name)
+		}
+	}
+	if len(ends) > 0 {
+		return " by itself; use one of: " + strings.Join(ends, ", ")
+	}
+	return fmt.Sprintf("; use %s of one of %s, as in ack.p99; or one of: %s",
+		strings.Join(percentiles, ", "), strings.Join(Latencies(), ", "), strings.Join(others, ", "))
 }
 
 var (
@@ -92,7 +117,7 @@ func parseExpect(s string) (Expect, error) {
 	}
 	unit, ok := metrics[e.Metric]
 	if !ok {
-		return e, fmt.Errorf("%q is not a metric%s", e.Metric, oneOf(e.Metric, Metrics()))
+		return e, fmt.Errorf("%q is not a metric%s", e.Metric, metricHint(e.Metric))
 	}
 	if e.Unit = unit; e.A != "" {
 		e.Unit = UnitShare

@@ -124,9 +124,7 @@ func (d *decoder) cell(root *node, index int, sweeps []*sweep) Cell {
 	for _, w := range d.sweeps {
 		d.given[w.path] = true
 	}
-	if !d.broken { // half-read values would only add noise
-		d.validate(&s)
-	}
+	d.validate(&s)
 	s.faults = s.Faults
 	s.Faults = occurring(s.Faults, s.Guarantee)
 	c := Cell{Scenario: s, Index: index}

@@ -75,12 +75,34 @@ func (p *Problems) add(at place, path, message, hint string) {
 
 // addYAML takes over what the YAML library found.
 func (p *Problems) addYAML(src *source, err error) {
+	if strings.Contains(err.Error(), "no documents in stream") {
+		p.add(place{src, 1, 1}, "", "the file is empty", "a scenario begins with version: 1 and a name")
+		return
+	}
 	var one *yaml.LoadError
 	if errors.As(err, &one) {
-		p.add(place{src, max(one.Mark.Line, 1), max(one.Mark.Column, 1)}, "", "not YAML: "+one.Message, "")
+		line := max(one.Mark.Line, 1)
+		p.add(place{src, line, max(one.Mark.Column, 1)}, "", "not YAML: "+one.Message, src.yamlHint(line, one.Message))
 		return
 	}
 	p.add(place{src, 1, 1}, "", "not YAML: "+err.Error(), "")
+}
+
+// yamlHint says in words of this world what the YAML library's usually come from.
+func (s *source) yamlHint(line int, message string) string {
+	var text string
+	if line <= len(s.lines) {
+		text = s.lines[line-1]
+	}
+	switch {
+	case strings.HasPrefix(strings.TrimLeft(text, " "), "\t"):
+		return "indent with spaces, not with tabs"
+	case strings.Contains(message, "mapping values are not allowed"):
+		return "is this line indented too far, or a text with a colon in it not in quotes?"
+	case strings.Contains(message, "did not find expected"):
+		return "is a bracket, brace or quote still open, or a line indented differently from its neighbours?"
+	}
+	return ""
 }
 
 func (p Problems) sorted() Problems {
@@ -128,9 +150,9 @@ func oneOf(word string, words []string) string {
 	return "; use one of: " + strings.Join(words, ", ")
 }
 
-// nearest is the word within two edits (or a third of its length) of word, or "".
+// nearest is the word within two edits (or a third of its length, but less than half of it) of word, or "".
 func nearest(word string, words []string) string {
-	best, at := "", 1+max(2, len(word)/3)
+	best, at := "", 1+min(max(2, len(word)/3), len(word)/2)
 	for _, w := range words {
 		if d := edits(word, w); d < at {
 			best, at = w, d

@@ -52,6 +52,84 @@ func TestAllMistakesAreReportedAtOnceWithPlaceAndSuggestion(t *testing.T) {
 	}
 }
 
+func TestWhatDoesNotHangOnAnUnreadValueIsCheckedBesideIt(t *testing.T) {
+	const head = "version: 1\nname: x\n"
+	const unread = "load: {rate: 5000}\n" // no unit
+	for text, want := range map[string][]string{
+		unread + "phases: {steady: 0s}\nchecks: {rules: [Z99]}":                        {"rate \"5000\" has no unit", "without a steady phase", `"Z99" is not a rule`},
+		unread + "faults: [{at: impact+1s, kind: kill, target: leader(other/0)}]":      {"has no unit", "the phase impact has no length", `no topic "other"`},
+		"phases: {impact: 9}\nfaults: [{at: impact+1s, kind: kill, target: node(1)}]":  {"has no unit"}, // its length is not known
+		"phasis: {impact: 9s}\nfaults: [{at: impact+1s, kind: kill, target: node(1)}]": {`did you mean "phases"`},
+		unread + "expect: [ack.p99 < 5ms in recovery]":                                 {"has no unit"},
+	} {
+		refused(t, head+text+"\n", want...)
+	}
+}
+
+func TestTextThatIsNoScenarioIsToldInWordsOfAScenario(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "the file is empty",
+		"# later\n":                         "the file is empty",
+		"load:\n\trate: 1k/s\n":             "indent with spaces",
+		"version: 1\n load: {rate: 1k/s}\n": "indented too far",
+		"version: 1\nload: {rate: [1k/s]\n": "still open",
+		"- version: 1\n":                    "a mapping of keys to values",
+	} {
+		refused(t, text, want)
+	}
+}
+
+func TestLineThatNoTrialCouldDecideIsRefused(t *testing.T) {
+	const head = "version: 1\nname: x\nexpect: ["
+	const fault = "]\nphases: {impact: 9s}\nfaults: [{at: impact+0s, kind: kill, target: node(1)}]\n"
+	const outside = "]\ntarget: {system: external, external: {bootstrap: ['h:1']}}\n"
+	for text, want := range map[string]string{
+		"commit.p99 < 5ms]":                     "is of transactions, and the guarantee at_least_once has none",
+		"in_doubt == 0]\nguarantee: idempotent": "is of transactions, and the guarantee idempotent has none",
+		"outage.max < 3s]":                      "is measured around faults, and there are none",
+		"end_to_end.p50 < 3s]":                  "consumers.transform.to names no topic",
+		"rss < 1GiB" + outside:                  "is not known of brokers that the harness did not start",
+		"p99 < 5ms]":                            "use one of: ack.p99, commit.p99",
+		"latency < 5ms]":                        "p50, p90, p99, p999, max of one of ack, visible",
+	} {
+		refused(t, head+text+"\n", want)
+	}
+	for _, text := range []string{"commit.p99 < 5ms, in_doubt == 0]\nguarantee: [idempotent, transactional]", "outage.max < 3s" + fault, "faults == 0]", "ack.p99 < 5ms" + outside} {
+		if _, err := Parse(written(t, head+text+"\n"), nil); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestShortWordIsNotTakenForAnotherShortOne(t *testing.T) {
+	refused(t, "version: 1\nname: x\nreport: {formats: [pdf]}\n", `"pdf" is unknown; use one of: html`)
+}
+
+func written(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// refused expects as many problems as words, each with one of them, in the order of the file.
+func refused(t *testing.T, text string, words ...string) {
+	t.Helper()
+	_, err := Parse(written(t, text), nil)
+	var p Problems
+	if !errors.As(err, &p) || len(p) != len(words) {
+		t.Errorf("%q: %v, want %d problems: %q", text, err, len(words), words)
+		return
+	}
+	for i, w := range words {
+		if !strings.Contains(p[i].String(), w) {
+			t.Errorf("%q: problem %d is %v, want %q", text, i, p[i], w)
+		}
+	}
+}
+
 func TestAFullScenarioIsReadWithItsSweeps(t *testing.T) {
 	s := mustParse(t, "full.yaml")
 	cells := s.Expand()

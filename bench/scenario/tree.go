@@ -160,10 +160,6 @@ func parseText(text string, src *source, problems *Problems) *node {
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
 		root = root.Content[0]
 	}
-	if root.Kind == 0 || root.Kind == yaml.DocumentNode {
-		*problems = append(*problems, Problem{File: src.name, Line: 1, Column: 1, Message: "the file is empty"})
-		return nil
-	}
 	return convert(root, src, problems)
 }
 

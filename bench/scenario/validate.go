@@ -28,21 +28,36 @@ func RuleIDs() []string {
 		"D1", "D2", "D3", "D4", "D5", "D6"}
 }
 
-// validate finds combinations that cannot be run, each at the value that one would change.
+// validate finds combinations that cannot be run, each at the value that one would change. What would look at a value that could not be
+// read, and has its default instead, is left out: it would only add noise.
 func (d *decoder) validate(s *Scenario) {
+	for _, c := range []struct {
+		reads string // keys of the first level
+		check func(*Scenario)
+	}{
+		{"name", d.name},
+		{"target faults", d.target},
+		{"topics", d.topics},
+		{"producers guarantee", d.producers},
+		{"producers guarantee topics consumers", d.transaction},
+		{"consumers guarantee topics load", d.consumers},
+		{"load producers", d.load},
+		{"phases", d.phases},
+		{"runs faults target", d.runs},
+		{"faults target phases guarantee consumers topics", d.faults},
+		{"checks", d.checks},
+		{"expect " + strings.Join(sections, " "), d.expectations}, // values of any sweep
+	} {
+		if !d.broken[""] && !slices.ContainsFunc(strings.Fields(c.reads), func(key string) bool { return d.broken[key] }) {
+			c.check(s)
+		}
+	}
+}
+
+func (d *decoder) name(s *Scenario) {
 	if !namePattern.MatchString(s.Name) {
 		d.bad("name", "%q is not made of letters, digits, dots and dashes", s.Name)
 	}
-	d.target(s)
-	d.topics(s)
-	d.producers(s)
-	d.transaction(s)
-	d.consumers(s)
-	d.load(s)
-	d.phases(s)
-	d.faults(s)
-	d.checks(s)
-	d.expectations(s)
 }
 
 // bad reports a combination at path, or at the nearest place above it that the file names.
@@ -204,6 +219,9 @@ func (d *decoder) phases(s *Scenario) {
 	if s.Phases.Drain < time.Second {
 		d.bad("phases.drain", "the last outcomes and the final read need at least 1s")
 	}
+}
+
+func (d *decoder) runs(s *Scenario) {
 	if !s.Runs.FreshCluster && len(s.Faults) > 0 {
 		d.bad("runs.fresh_cluster", "false: a fault would follow the cluster into the next trial")
 	}
@@ -311,6 +329,9 @@ func (d *decoder) expectations(s *Scenario) {
 		if strings.HasPrefix(e.Metric, "visible.") && !s.Load.ReadAlong {
 			d.bad(at, "nothing reads along, so nothing is visible: load.read_along is false")
 		}
+		if why := d.inVain(e, s); why != "" {
+			d.bad(at, "%s %s", e.Metric, why)
+		}
 		if e.A == "" {
 			continue
 		}
@@ -329,6 +350,29 @@ func (d *decoder) expectations(s *Scenario) {
 			d.bad(at, "%s takes transactions of several sizes: producers.transaction.records with at least two values", Half)
 		}
 	}
+}
+
+// inVain says why a metric would have no figure in any trial, so that its line stayed undecided after hours; empty where it has.
+func (d *decoder) inVain(e Expect, s *Scenario) string {
+	switch kind, _, _ := strings.Cut(e.Metric, "."); kind {
+	case "commit", "end_txn", "transactions", "committed", "in_doubt", Half:
+		if !s.Guarantee.Transacts() && !d.sweepHas("guarantee", string(Transactional)) && !d.sweepHas("guarantee", string(TwoPhaseCommit)) {
+			return fmt.Sprintf("is of transactions, and the guarantee %s has none", s.Guarantee)
+		}
+	case "outage", "outage_prober", "stall", "pace_before_fault":
+		if len(s.Faults) == 0 {
+			return "is measured around faults, and there are none"
+		}
+	case "end_to_end", "transformed":
+		if s.Consumers.Transform.To == "" {
+			return "is of what a transform makes, and consumers.transform.to names no topic"
+		}
+	case "rss", "broker_cpu_per_record":
+		if s.Target.System == "external" {
+			return "is not known of brokers that the harness did not start"
+		}
+	}
+	return ""
 }
 
 func (d *decoder) sweepsOver(path string) bool {
