@@ -47,6 +47,7 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 	ref := baseCells[len(baseCells)/2] // of several loads, the middle one
 	var rows []priceRow
 	data := Table{Head: []string{"guarantee", "ratio", "low", "high", "bounds", "blocks"}}
+	var absent []string
 	for _, g := range guarantees {
 		var atRate []result.Cell
 		for _, c := range cells(r, g) {
@@ -55,14 +56,17 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 			}
 		}
 		for _, c := range atRate {
-			if iv, ok := ratio(r, c.ID, ref.ID, pick); ok {
-				row := priceRow{guarantee: g, iv: iv}
-				if len(atRate) > 1 {
-					row.variant = variantOf(c)
-				}
-				rows = append(rows, row)
-				data.Rows = append(data.Rows, []string{g, f3(iv.Center), f3(iv.Lo), f3(iv.Hi), span(iv), fmt.Sprint(iv.N)})
+			iv, ok := ratio(r, c.ID, ref.ID, pick)
+			row := priceRow{guarantee: g, iv: iv}
+			if len(atRate) > 1 {
+				row.variant = variantOf(c)
 			}
+			if !ok {
+				absent = append(absent, row.name()+" ("+absence(r, c, pick)+")")
+				continue
+			}
+			rows = append(rows, row)
+			data.Rows = append(data.Rows, []string{g, f3(iv.Center), f3(iv.Lo), f3(iv.Hi), span(iv), fmt.Sprint(iv.N)})
 		}
 	}
 	if len(rows) < 2 {
@@ -74,12 +78,29 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 			width = fullWidth // room for the longer names
 		}
 	}
+	if len(absent) > 0 {
+		caption += " Not in the chart: " + strings.Join(absent, ", ") + "."
+	}
 	one := ", " + look(base(guarantees)).Label + " = 1"
 	what += one
 	axis = strings.Replace(axis, " (", one+" (", 1)
 	return newChart(id, what, caption,
 		"Each block runs every guarantee once; the ratio is taken within the block, then the median over blocks. The line shows "+span(rows[0].iv)+". Hollow: the whole of it lies within ± 5 % of 1.",
 		single(priceplot(rows, axis, width), width, vg.Length(30*len(rows)+62)), data)
+}
+
+// absence says why there is no ratio for a cell.
+func absence(r *result.Run, c result.Cell, pick func(result.Trial) (float64, bool)) string {
+	ts := trials(r, c.ID)
+	if len(ts) == 0 {
+		return "none of its trials was sound"
+	}
+	for _, t := range ts {
+		if _, ok := pick(t); ok {
+			return "in none of its blocks was there something to compare it with"
+		}
+	}
+	return "its trials were too small for this figure"
 }
 
 func priceplot(rows []priceRow, axis string, width vg.Length) *plot.Plot {

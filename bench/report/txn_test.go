@@ -386,3 +386,25 @@ func TestWordsOfTheChartOfSizesNeverTouch(t *testing.T) {
 		t.Errorf("words of one place do not stand around it: %v", x)
 	}
 }
+
+// TestAGuaranteeWithoutAFigureIsNamedUnderThePriceChart instead of missing from it without a word.
+func TestAGuaranteeWithoutAFigureIsNamedUnderThePriceChart(t *testing.T) {
+	s := newTxnSample("short", "open", 6)
+	for _, g := range []string{"at_least_once", "idempotent", "transactional", "two_phase_commit"} {
+		s.cell(result.Cell{Guarantee: g, Model: "open", Rate: 100}, func(t *result.Trial) {
+			l := result.Latency{P50: 1, P99: 3}
+			if g == "transactional" { // fewer than ten records lay beyond its p99
+				l.P99 = 0
+			}
+			if g == "two_phase_commit" {
+				t.Invalid = []string{"the client fell behind"}
+			}
+			t.Latency = map[string]map[string]result.Latency{visible: {steady: l}}
+		})
+	}
+	r := &result.Run{Manifest: s.m, Results: s.res}
+	c := prices(r, []string{"at_least_once", "idempotent", "transactional", "two_phase_commit"}, "price-visible-p99", "p99", "p99 (lower is better)", "p99.", latency(visible, steady, p99))
+	if want := "p99. Not in the chart: transactional (its trials were too small for this figure), two-phase commit (none of its trials was sound)."; c == nil || c.Caption != want || len(c.Table.Rows) != 2 {
+		t.Fatalf("chart %+v, want two rows and %q", c, want)
+	}
+}
