@@ -75,6 +75,38 @@ func TestOnlyATrialThatWasJudgedWholeIsHeld(t *testing.T) {
 	}
 }
 
+func TestCardOfValidityNamesOnlyWhatWasSetAside(t *testing.T) {
+	in := func(cell string, invalid ...string) result.Trial {
+		return result.Trial{Cell: cell, Invalid: invalid}
+	}
+	run := func(trials ...result.Trial) *set {
+		s := oneRun("idempotent")
+		s.runs[0].Results.Trials = trials
+		return s
+	}
+	for name, c := range map[string]struct {
+		s          *set
+		head, text string
+	}{
+		"none":        {run(in("a"), in("b")), "Valid, with caution", "no trial's latency and rates set aside; three blocks"},
+		"some":        {run(in("a"), in("a", "late"), in("b")), "Valid, with caution", "latency and rates of 1 of 3 trials set aside: late; three blocks"},
+		"a cell":      {run(in("a"), in("b", "late")), "Valid in part", "no figures of 1 of 2 cells; latency and rates of 1 of 2 trials set aside"},
+		"every trial": {run(in("a", "late"), in("b", "late")), "Latency and rates not valid", "latency and rates of 2 of 2 trials set aside: late"},
+	} {
+		if got := c.s.validCard(); got.Head != c.head || !strings.HasPrefix(got.Text, c.text) {
+			t.Errorf("%s: the card says %q, %q", name, got.Head, got.Text)
+		}
+	}
+}
+
+func TestThresholdThatSeveralScenariosHaveIsNamedOnce(t *testing.T) {
+	s := oneRun("idempotent", passed())
+	s.runs[0].Results.Expectations = []result.Expectation{{Line: "x", Outcome: "met"}, {Line: "y", Outcome: "met"}, {Line: "x", Outcome: "met"}}
+	if got := s.thresholdCard(); got.Head != "Thresholds 3 of 3" || got.Text != "x, y" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestUndecidedThresholdIsNeitherMetNorMissed(t *testing.T) {
 	s := oneRun("idempotent", passed())
 	s.runs[0].Results.Expectations = []result.Expectation{{Line: "x", Outcome: "met"}, {Line: "y", Outcome: "undecided"}}

@@ -214,7 +214,7 @@ func (s *set) thresholdCard() card {
 	case met < total:
 		return card{"w", "?", fmt.Sprintf("Thresholds %d of %d, %d undecided", met, total, total-met), strings.Join(open, "; ")}
 	}
-	if len(all) > 3 {
+	if all = unique(all, len(all)); len(all) > 3 {
 		all = append(all[:3], "…")
 	}
 	return card{"", "✓", fmt.Sprintf("Thresholds %d of %d", met, total), strings.Join(all, ", ")}
@@ -242,7 +242,8 @@ func (s *set) validCard() card {
 			}
 		}
 	}
-	text := fmt.Sprintf("latency and rates of %d of %d trials set aside", aside, total)
+	barren, cells := s.barren()
+	text := validText(aside, total, barren, cells)
 	if reasons := unique(why, len(why)); len(reasons) > 0 {
 		text += ": " + strings.Join(reasons[:min(len(reasons), shownReasons)], "; ")
 		if n := len(reasons) - shownReasons; n > 0 {
@@ -263,9 +264,38 @@ func (s *set) validCard() card {
 		if s.quick() {
 			text += "; three blocks or fewer: ranges, no intervals"
 		}
+		if barren > 0 {
+			return card{"w", "≈", "Valid in part", text}
+		}
 		return card{"w", "≈", "Valid, with caution", text}
 	}
 	return card{"", "✓", "Valid", text}
+}
+
+func validText(aside, total, barren, cells int) string {
+	switch {
+	case aside == 0:
+		return "no trial's latency and rates set aside"
+	case barren > 0 && barren < cells:
+		return fmt.Sprintf("no figures of %d of %d cells; latency and rates of %d of %d trials set aside", barren, cells, aside, total)
+	}
+	return fmt.Sprintf("latency and rates of %d of %d trials set aside", aside, total)
+}
+
+// barren counts the cells that have trials, and those of which every trial was set aside.
+func (s *set) barren() (barren, cells int) {
+	for _, r := range s.runs {
+		sound := map[string]bool{}
+		for _, t := range r.Results.Trials {
+			sound[t.Cell] = sound[t.Cell] || len(t.Invalid) == 0
+		}
+		for _, some := range sound {
+			if cells++; !some {
+				barren++
+			}
+		}
+	}
+	return barren, cells
 }
 
 // whyStopped says why a run has fewer trials than planned.

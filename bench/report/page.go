@@ -204,7 +204,7 @@ func (s *set) head(p *page) {
 		p.Resolved = append(p.Resolved, resolved{m.Scenario.Name, m.Scenario.Resolved})
 	}
 	p.Commands = unique(p.Commands, len(p.Commands))
-	p.Subtitle = fmt.Sprintf("%s · %s, %s · %d trials, %s", strings.Join(files, ", "), systemNames(s.runs[0]), setUp(first.System), trialsRun, wall.Round(time.Second))
+	p.Subtitle = fmt.Sprintf("%s · %s, %s · %s, %s", strings.Join(files, ", "), systemNames(s.runs[0]), setUp(first.System), plural(trialsRun, "trial"), wall.Round(time.Second))
 	if first.Commit != "" {
 		p.Subtitle += " · commit " + first.Commit
 	}

@@ -160,8 +160,12 @@ func (p *progress) Note(text string) {
 // printSummary closes a run with its verdict and thresholds.
 func printSummary(w io.Writer, r *result.Run) {
 	verdict := map[check.Status]string{check.Pass: "✓ delivery held", check.Violated: "✗ delivery did NOT hold", check.Inconclusive: "? could not be judged"}[r.Results.Verdict]
-	fmt.Fprintf(w, "\n%s: %s (%d trials, %d set aside, seed %d)\n", r.Manifest.Scenario.Name, verdict,
-		len(r.Results.Trials), len(r.Results.Trials)-len(r.Results.Valid()), r.Manifest.Scenario.Seed)
+	trials := "1 trial"
+	if n := len(r.Results.Trials); n != 1 {
+		trials = fmt.Sprintf("%d trials", n)
+	}
+	fmt.Fprintf(w, "\n%s: %s (%s, %d set aside, seed %d)\n", r.Manifest.Scenario.Name, verdict,
+		trials, len(r.Results.Trials)-len(r.Results.Valid()), r.Manifest.Scenario.Seed)
 	for _, t := range r.Results.Trials {
 		if t.Counts.Failed+t.Counts.Unknown > 0 {
 			for _, e := range t.Errors[:min(3, len(t.Errors))] {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"gopherlog/bench/check"
 	"gopherlog/bench/fault"
 	"gopherlog/bench/report"
 	"gopherlog/bench/result"
@@ -233,7 +234,7 @@ func exitOf(ctx context.Context, runs []*result.Run) error {
 		}
 		for _, r := range runs {
 			if r.Results.ExitCode == code {
-				return &cli.Error{Code: code, Err: errors.New(r.Manifest.Scenario.Name + ": " + exitWords[code])}
+				return &cli.Error{Code: code, Err: errors.New(r.Manifest.Scenario.Name + ": " + exitWord(code, r.Results))}
 			}
 		}
 	}
@@ -242,8 +243,22 @@ func exitOf(ctx context.Context, runs []*result.Run) error {
 
 var exitWords = map[int]string{
 	suite.ExitViolation: "a delivery guarantee was violated",
-	suite.ExitUnusable:  "the run is not valid, could not be judged, or left an expectation undecided",
 	suite.ExitThreshold: "a threshold was missed",
+}
+
+// exitWord says why a run ends with its code.
+func exitWord(code int, r result.Results) string {
+	switch {
+	case code != suite.ExitUnusable:
+		return exitWords[code]
+	case len(r.Trials) == 0:
+		return "no trial was run, so nothing is known"
+	case r.Verdict == check.Inconclusive:
+		return "delivery could not be judged; the report says what is missing"
+	case len(r.Valid()) == 0:
+		return "every trial was set aside, so there is no sound latency or rate; what was delivered is judged all the same"
+	}
+	return "a line of expect was left undecided; more -repeats or a quieter machine decide it"
 }
 
 // findSystems makes sure, before anything takes time, that what the scenarios
