@@ -115,6 +115,13 @@ func TestAPipelineHoldsWhileItsWorkersComeAndGo(t *testing.T) {
 	if steps[history.Crashed] == 0 || steps[history.Left] < 3 {
 		t.Fatalf("steps %v", steps)
 	}
+	var sum PhaseCounts
+	for _, c := range out.Phases {
+		sum.add(c)
+	}
+	if sum.Txns != sum.TxnsCommitted+sum.TxnsAborted+sum.TxnsInDoubt {
+		t.Errorf("of %d transactions %d were committed, %d aborted and %d are in doubt; %d workers crashed", sum.Txns, sum.TxnsCommitted, sum.TxnsAborted, sum.TxnsInDoubt, steps[history.Crashed])
+	}
 	v, err := check.Judge(p.HistoryDir, check.Options{Guarantee: p.Guarantee, MinAcked: 100, Drained: out.Drain.Complete, RawDrained: out.Drain.Raw, Invalid: out.Invalid,
 		TxnTimeout: p.Producers.Transaction.Timeout, Grace: 5 * time.Second, Transforms: []check.Transform{{Group: "workers", From: "in", To: "out"}}})
 	if err != nil || v.Status != check.Pass {

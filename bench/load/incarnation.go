@@ -308,7 +308,9 @@ func (i *incarnation) transact(ctx context.Context, got []polled, places []Place
 	now := r.clock.Now()
 	m.tally.add(now, now, func(p *PhaseCounts, _ *Tick) { p.Txns++ })
 	err := i.process(ctx, got, t)
-	if errors.Is(err, errCrashed) {
+	if errors.Is(err, errCrashed) { // nobody asks for the end
+		now = r.clock.Now()
+		m.tally.add(now, now, func(p *PhaseCounts, _ *Tick) { p.TxnsInDoubt++ })
 		return err
 	}
 	commit := err == nil && !m.chance(r.plan.Producers.Transaction.AbortShare)

@@ -49,7 +49,7 @@ type PhaseCounts struct {
 	Txns          int64 // begun in the phase
 	TxnsCommitted int64 // due to end in it
 	TxnsAborted   int64
-	TxnsInDoubt   int64
+	TxnsInDoubt   int64 // its end got no clear answer, or its worker died before it asked for one
 	Committed     int64 // records of committed transactions
 	Transformed   int64 // inputs of which a group made an output that counts
 }

@@ -141,7 +141,7 @@ type Counts struct {
 	Txns          int64 `json:"txns,omitempty"` // that were begun
 	TxnsCommitted int64 `json:"txns_committed,omitempty"`
 	TxnsAborted   int64 `json:"txns_aborted,omitempty"`
-	TxnsInDoubt   int64 `json:"txns_in_doubt,omitempty"` // the end got no answer, or an ambiguous one
+	TxnsInDoubt   int64 `json:"txns_in_doubt,omitempty"` // the end got no answer, or an ambiguous one, or a dead worker left it open
 	Committed     int64 `json:"committed,omitempty"`     // records of committed transactions
 	Transformed   int64 `json:"transformed,omitempty"`   // inputs of which a group made an output that counts
 }
