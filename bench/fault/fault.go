@@ -133,7 +133,7 @@ func (s Selector) Resolve(ctx context.Context, env *Env) ([]int, error) {
 		id, err := env.Coordinator(ctx, strings.TrimSuffix(s.Role, "_coordinator"))
 		return []int{int(id)}, err
 	}
-	leader, err := target.Leader(ctx, env.Roles, s.Topic, s.Partition)
+	leader, err := s.awaitLeader(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,20 @@ func (s Selector) Resolve(ctx context.Context, env *Env) ([]int, error) {
 		}
 	}
 	return nil, fmt.Errorf("no node but the leader of %s/%d both runs and holds it", s.Topic, s.Partition)
+}
+
+// leaderPatience is how long a fault waits for its partition to have a leader: it may still be without one by the fault before.
+const leaderPatience = 10 * time.Second
+
+// awaitLeader returns the node that leads the selector's partition, as soon as there is one; after leaderPatience, why it is not known.
+func (s Selector) awaitLeader(ctx context.Context, env *Env) (int, error) {
+	limit := time.Now().Add(leaderPatience)
+	for {
+		leader, err := target.Leader(ctx, env.Roles, s.Topic, s.Partition)
+		if err == nil || time.Now().After(limit) || !sleepUntil(ctx, time.Now().Add(50*time.Millisecond)) {
+			return leader, err
+		}
+	}
 }
 
 // Event is what became of one planned fault. Zero times mean "did not happen".

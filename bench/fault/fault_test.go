@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,9 +58,44 @@ func TestFollowerIsARunningReplicaOtherThanTheLeader(t *testing.T) {
 		}
 	}
 	sel, _ := ParseSelector("leader(t/7)")
-	if _, err := sel.Resolve(t.Context(), env); err == nil {
-		t.Error("a partition without a leader must be an error, not node 0")
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := sel.Resolve(t.Context(), env); err == nil {
+			t.Error("a partition without a leader must be an error, not node 0")
+		}
+	})
+}
+
+// electing is a cluster whose partition gets its leader at a certain time.
+type electing struct {
+	*fakeTarget
+	at time.Time
+}
+
+func (e electing) Leaders(ctx context.Context, topic string) (map[int32]int32, error) {
+	if time.Now().Before(e.at) {
+		return map[int32]int32{0: -1}, nil
 	}
+	return e.fakeTarget.Leaders(ctx, topic)
+}
+
+func TestAFaultWaitsForItsPartitionToHaveALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTarget{leader: 2, nodes: []target.Node{{ID: 1, State: target.Running}, {ID: 2, State: target.Running}}}
+		env := &Env{Target: f, Roles: electing{f, time.Now().Add(4 * time.Second)}}
+		for in, want := range map[string]int{"leader(t/0)": 2, "follower(t/0)": 1} {
+			sel, _ := ParseSelector(in)
+			if ids, err := sel.Resolve(t.Context(), env); err != nil || !slices.Equal(ids, []int{want}) {
+				t.Errorf("%s resolves to %v, %v; want %d", in, ids, err, want)
+			}
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		env.Roles = electing{f, time.Now().Add(time.Hour)}
+		began := time.Now()
+		if _, err := (Selector{Role: "leader", Topic: "t"}).Resolve(over, env); err == nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v, want an error at once: the trial is over", err, time.Since(began))
+		}
+	})
 }
 
 func TestPartitionWithoutNamespaceIsSkippedWithTheReason(t *testing.T) {
