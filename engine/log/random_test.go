@@ -254,4 +254,6 @@ func (m *monkey) lose() {
 		m.t.Fatalf("log start %d, was %d", got, start)
 	}
 	m.cfg.SameBoot = true
+	ask, largest := m.w.moments(5, m.rig.log.StartOffset())
+	m.check(compareTimes(m.rig.log, ask, largest))
 }

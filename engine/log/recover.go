@@ -21,7 +21,8 @@ import (
 //   - After another boot the log is cut at the first batch that does not check out; bytes behind a segment
 //     that ends where the next one begins are cut alone.
 //   - .ridx, .index and .timeindex are made again from the .log when they are missing, short or do not fit;
-//     a segment's first index comes from its .ridx, its predecessor or its .snap.
+//     a segment's first index comes from its .ridx, its predecessor or its .snap. What is made again below the
+//     recovery point is durable before it is believed: the next recovery does not look at it.
 //   - Side entries behind the last index belong to an append that did not happen and are deleted.
 type recovery struct {
 	*Log
@@ -132,10 +133,12 @@ func (r *recovery) recoverSegment(s *segment, next int64) error {
 			return err
 		}
 	}
-	if s.sparse, err = r.reindex(s); err != nil {
+	sparse, missing, err := r.reindex(s)
+	if err != nil {
 		return err
 	}
-	if len(s.sparse.index) > 0 {
+	s.sparse = sparse
+	if missing {
 		r.report.Rebuilt = append(r.report.Rebuilt, s.name(extIndex))
 	}
 	if from.whole {
@@ -146,16 +149,46 @@ func (r *recovery) recoverSegment(s *segment, next int64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.ridx.Truncate(ridxHeader + int64(s.n)*ridxSize); err != nil {
+	again := s.n == 0 && r.hasPoint && r.point.index >= s.first
+	if again {
+		err = r.disown(s)
+	} else {
+		err = s.ridx.Truncate(ridxHeader + int64(s.n)*ridxSize)
+	}
+	if err != nil {
 		return err
 	}
 	if err := r.scan(s, size, next, old); err != nil {
 		return err
 	}
-	if err := r.flush(s, 0); err != nil || r.cfg.SameBoot {
+	if err := r.flush(s, 0); err != nil {
 		return err
 	}
+	if again {
+		return r.own(s)
+	}
+	if r.cfg.SameBoot {
+		return nil
+	}
 	// Rows that a power cut left of entries which are gone must not come back with the next one: they would say that the sidecar lacks these.
+	return s.ridx.Sync()
+}
+
+// disown durably takes the header of a .ridx away whose rows are made again below the recovery point: until own nobody believes any of
+// the segment's index files, so a power cut may keep what it likes of them.
+func (r *recovery) disown(s *segment) error {
+	return errors.Join(s.ridx.Truncate(0), s.ridx.Sync())
+}
+
+// own makes the index files of a segment durable that was disowned, its header last.
+func (r *recovery) own(s *segment) error {
+	s.meta.wrote()
+	if err := errors.Join(r.syncIndexes(s), r.syncDir()); err != nil {
+		return err
+	}
+	if _, err := s.ridx.WriteAt(s.ridxHead.encode(), 0); err != nil {
+		return err
+	}
 	return s.ridx.Sync()
 }
 

@@ -226,23 +226,23 @@ func (r *batchReader) batchBehind(after int64) (bool, error) {
 	return false, nil
 }
 
-// reindex keeps what is right in the segment's .index and .timeindex, adds what is missing by reading batch
-// headers, and returns their state. All of the segment's .ridx is in its file.
-func (l *Log) reindex(s *segment) (sparse, error) {
-	x, from, err := cutSparse(s, s.size, s.end)
+// reindex keeps what is right in the segment's .index and .timeindex and adds what is missing by reading batch headers. It returns their
+// state and whether anything was missing; the files are durable then. All of the segment's .ridx is in its file.
+func (l *Log) reindex(s *segment) (sparse, bool, error) {
+	x, from, err := keptSparse(s, s.size, s.end)
 	if err != nil {
-		return x, err
+		return x, false, err
 	}
 	v := s.peekView()
 	err = v.eachHeader(from, s.end, func(h record.Header, pos int64) error {
 		x.add(s.base, h.LastOffset(), pos, h.Length, h.MaxTimestamp, l.cfg.IndexIntervalBytes)
 		return nil
 	})
-	if err != nil {
-		return x, err
+	switch {
+	case err != nil:
+		return x, false, err
+	case len(x.index)+len(x.times) == 0:
+		return x, false, x.cut(s)
 	}
-	if len(x.index)+len(x.times) > 0 {
-		s.meta.wrote()
-	}
-	return x, nil
+	return x, true, x.replace(s)
 }

@@ -1,9 +1,11 @@
 package log
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"gopherlog/engine/vfs"
 )
@@ -77,48 +79,79 @@ func writeTo(fs vfs.FS, path string, b []byte, off int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// cutSparse keeps the entries of the two index files for batches before position size and offset end,
-// and returns the state there but for the batches after the last kept entry, which begin at pos from:
-// the caller adds them again.
-func cutSparse(s *segment, size, end int64) (x sparse, from int64, err error) {
+// keptSparse is what can be kept of the two index files for batches before position size and offset end: the state there but for the
+// batches after the last kept entry, which begin at pos from. The caller adds them again. Nothing is kept of files that a lost or torn
+// entry shows to be damaged.
+func keptSparse(s *segment, size, end int64) (x sparse, from int64, err error) {
 	x = newSparse()
 	index, _, err := readIfThere(s.fs, s.path(extIndex))
 	if err != nil {
 		return x, 0, err
 	}
-	for before := int64(-1); len(index)-int(x.indexSize) >= indexEntry; {
-		e := index[x.indexSize:]
-		rel, pos := int64(be.Uint32(e)), int64(be.Uint32(e[4:]))
-		if s.base+rel >= end || rel <= before || pos >= size || pos <= from && x.indexSize > 0 || pos == 0 {
+	before, last := int64(-1), func(b []byte) int64 { return s.base + int64(be.Uint32(b)) }
+	for ; len(index) >= indexEntry; index = index[indexEntry:] {
+		pos := int64(be.Uint32(index[4:]))
+		if last(index) >= end || last(index) <= before || pos >= size || pos <= from && x.indexSize > 0 || pos == 0 {
 			break
 		}
-		from, before = pos, rel
+		from, before = pos, last(index)
 		x.indexSize += indexEntry
 	}
+	torn := goesOn(index, indexEntry, func(e []byte) bool { return last(e) < end && int64(be.Uint32(e[4:])) < size })
 	times, _, err := readIfThere(s.fs, s.path(extTimeIndex))
 	if err != nil {
 		return x, 0, err
 	}
-	torn := false // an entry that a power cut left in part, with whole ones behind it
-	for len(times)-int(x.timesSize) >= timeIndexEntry {
-		e := times[x.timesSize:]
-		ts, rel := int64(be.Uint64(e)), int64(be.Uint32(e[8:]))
-		if s.base+rel >= end || ts == 0 && rel == 0 {
+	for ; len(times) >= timeIndexEntry; times = times[timeIndexEntry:] {
+		ts, at := int64(be.Uint64(times)), last(times[8:])
+		if at >= end || ts <= x.lastTS || at <= x.maxOffset || ts == 0 && at == s.base {
 			break
 		}
-		if torn = ts <= x.lastTS || s.base+rel <= x.maxOffset; torn { // both rise
-			break
-		}
-		x.lastTS, x.maxTS, x.maxOffset = ts, ts, s.base+rel
+		x.lastTS, x.maxTS, x.maxOffset = ts, ts, at
 		x.timesSize += timeIndexEntry
 	}
-	if torn || x.timesSize == 0 && x.indexSize > 0 { // the time index is lost, or the rest of it: both are made again
-		x, from = newSparse(), 0
+	torn = torn || goesOn(times, timeIndexEntry, func(e []byte) bool { return last(e[8:]) < end })
+	if torn || x.timesSize == 0 && x.indexSize > 0 { // lost, or a part of it: both are made again
+		return newSparse(), 0, nil
 	}
-	if err := truncateFile(s.fs, s.path(extIndex), x.indexSize); err != nil {
-		return x, 0, err
+	return x, from, nil
+}
+
+// goesOn reports whether entries of batches that count stand behind the place where the entries stopped to rise. Zeros are no entry.
+func goesOn(b []byte, size int, counts func(e []byte) bool) bool {
+	for ; len(b) >= size; b = b[size:] {
+		if e := b[:size]; counts(e) && bytes.ContainsFunc(e, func(r rune) bool { return r != 0 }) {
+			return true
+		}
 	}
-	return x, from, truncateFile(s.fs, s.path(extTimeIndex), x.timesSize)
+	return false
+}
+
+// cut ends the two files behind the kept entries.
+func (x *sparse) cut(s *segment) error {
+	return errors.Join(truncateFile(s.fs, s.path(extIndex), x.indexSize), truncateFile(s.fs, s.path(extTimeIndex), x.timesSize))
+}
+
+// replace makes the two files what was kept of them and what waits, durably, each at once: what lies below a recovery point must not
+// be half there after a power cut, since nobody would look at it again.
+func (x *sparse) replace(s *segment) error {
+	for _, f := range []struct {
+		ext  string
+		kept int64
+		more []byte
+	}{{extIndex, x.indexSize, x.index}, {extTimeIndex, x.timesSize, x.times}} {
+		have, _, err := readIfThere(s.fs, s.path(f.ext))
+		if err != nil {
+			return err
+		}
+		if want := slices.Concat(have[:f.kept], f.more); !bytes.Equal(have, want) {
+			if err := vfs.WriteFileAtomic(s.fs, s.path(f.ext), want); err != nil {
+				return err
+			}
+		}
+	}
+	x.written()
+	return nil
 }
 
 // truncateFile cuts a file to size; one that is missing stays missing.

@@ -132,7 +132,7 @@ func (l *Log) cutFiles(s *segment) error {
 	if err := s.ridx.Truncate(ridxHeader + int64(s.n)*ridxSize); err != nil {
 		return err
 	}
-	x, err := l.reindex(s)
+	x, _, err := l.reindex(s)
 	if err != nil {
 		return err
 	}
