@@ -16,7 +16,7 @@ import (
 
 func transactionalPlan(t testing.TB) Plan {
 	p := smallPlan(t, scenario.Transactional)
-	p.Producers.Transaction = scenario.Transaction{Records: 20, Partitions: 2, MaxDuration: 50 * time.Millisecond, AbortShare: 0.3, Timeout: 2 * time.Second}
+	p.Producers.Transaction = scenario.Transaction{Records: 20, Partitions: 2, MaxDuration: 50 * time.Millisecond, AbortShare: 0.3, Timeout: time.Minute}
 	return p
 }
 
