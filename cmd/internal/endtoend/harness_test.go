@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 func root() string { return filepath.Join("..", "..", "..") }
 
 // patience bounds every wait; it is long because machines under load are slow, and it is never slept through.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // result is how a command ended.
 type result struct {

@@ -55,7 +55,7 @@ func TestAcknowledgedRecordsOutliveSIGKILL(t *testing.T) {
 	for i := range 2000 {
 		fmt.Fprintf(&lines, "k%d\tv%d\n", i, i)
 	}
-	r := try(t, lines.String(), "mqclient", "produce", "-addr", addr, "-topic", "t", "-keyed")
+	r := try(t, lines.String(), "mqclient", "produce", "-addr", addr, "-topic", "t", "-keyed", "-timeout", patience.String())
 	if r.code != 0 || strings.Count(r.out, "produced to t ") != 2000 {
 		t.Fatalf("exit code %d, %d lines, %s", r.code, strings.Count(r.out, "\n"), r.err)
 	}
@@ -173,14 +173,14 @@ func dev(t *testing.T) (p *process, addr, dir string) {
 func TestDevClusterRunsAndStopsWithOneSignal(t *testing.T) {
 	p, addr, dir := dev(t)
 	eventually(t, func() error {
-		r := try(t, "", "mqclient", "cluster", "status", "-addr", addr, "-timeout", "5s")
+		r := try(t, "", "mqclient", "cluster", "status", "-addr", addr, "-timeout", "30s")
 		if r.code != 0 || strings.Count(r.out, " ready") != 3 {
 			return fmt.Errorf("status: exit code %d\n%s%s", r.code, r.out, r.err)
 		}
 		return nil
 	})
 	must(t, "mqclient", "topic", "create", "-addr", addr, "-topic", "t", "-partitions", "6")
-	r := try(t, strings.Repeat("line\n", 600), "mqclient", "produce", "-addr", addr, "-topic", "t")
+	r := try(t, strings.Repeat("line\n", 600), "mqclient", "produce", "-addr", addr, "-topic", "t", "-timeout", patience.String())
 	if r.code != 0 {
 		t.Fatalf("produce: %s", r.err)
 	}

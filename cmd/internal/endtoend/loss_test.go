@@ -35,7 +35,7 @@ func (c *cluster) holds(t *testing.T, n int) {
 	t.Helper()
 	want := fmt.Sprintf("-- %d message(s)", n)
 	eventually(t, func() error {
-		r := try(t, "", "mqclient", "consume", "-addr", strings.Join(c.addrs, ","), "-topic", "t", "-timeout", "5s")
+		r := try(t, "", "mqclient", "consume", "-addr", strings.Join(c.addrs, ","), "-topic", "t", "-timeout", "30s")
 		if !strings.Contains(r.out, want) {
 			return fmt.Errorf("want %q, got %q, %s", want, r.out[max(0, len(r.out)-100):], r.err)
 		}
@@ -63,7 +63,7 @@ func TestTwoOfThreeNodesAfterAPowerLossWaitForTheOperator(t *testing.T) {
 	ready(t, c.admins[0])
 	ready(t, c.admins[1])
 	status := func() result {
-		return try(t, "", "mqclient", "cluster", "status", "-addr", c.addrs[0]+","+c.addrs[1], "-timeout", "5s")
+		return try(t, "", "mqclient", "cluster", "status", "-addr", c.addrs[0]+","+c.addrs[1], "-timeout", "30s")
 	}
 	eventually(t, func() error {
 		r := status()
@@ -105,7 +105,7 @@ func TestWipedNodeJoinsAnewAndIsRefilledByteForByte(t *testing.T) {
 	c.start(t, 3)
 	ready(t, c.admins[2])
 	eventually(t, func() error {
-		if r := try(t, "", "mqclient", "cluster", "status", "-addr", c.addrs[0], "-timeout", "5s"); r.code != 0 {
+		if r := try(t, "", "mqclient", "cluster", "status", "-addr", c.addrs[0], "-timeout", "30s"); r.code != 0 {
 			return fmt.Errorf("%s%s", r.out, r.err)
 		}
 		return nil

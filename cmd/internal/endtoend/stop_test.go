@@ -2,6 +2,7 @@ package endtoend
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ type stream struct {
 func produceStream(t *testing.T, addrs []string) *stream {
 	t.Helper()
 	s := &stream{stop: make(chan struct{})}
-	s.cmd = exec.Command(filepath.Join(bin, "mqclient"), "produce", "-addr", strings.Join(addrs, ","), "-topic", "t", "-timeout", "60s")
+	s.cmd = exec.Command(filepath.Join(bin, "mqclient"), "produce", "-addr", strings.Join(addrs, ","), "-topic", "t", "-timeout", patience.String())
 	s.cmd.Env = cleanEnv()
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errs
 	in, err := s.cmd.StdinPipe()
@@ -196,7 +197,15 @@ func TestFailedSyncOfTheStoreEndsTheProcessWithASentence(t *testing.T) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("the control port answers %s", resp.Status)
 	}
-	_ = try(t, "", "mqclient", "topic", "create", "-addr", addr, "-topic", "other", "-timeout", "2s") // makes the store sync
+	eventually(t, func() error { // one that does not reach a busy node in time makes the store sync no sooner
+		_ = try(t, "", "mqclient", "topic", "create", "-addr", addr, "-topic", "other", "-timeout", "2s")
+		select {
+		case <-p.done:
+			return nil
+		default:
+			return errors.New("the server goes on")
+		}
+	})
 	if code := p.wait(t); code != 3 {
 		t.Errorf("exit code %d", code)
 	}
