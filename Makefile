@@ -45,7 +45,7 @@ txn-budget: ## groups, transactions and idempotence on three nodes against their
 	@bash scripts/txn-budget.sh $(TXNFLAGS)
 
 explore-quick: ## deciding code in every order of events: two transactions and two crashes, whole; groups with a deposed coordinator
-	$(GO) test -count=1 -v ./txn/explore/...
+	$(GO) test -count=1 -timeout 60m -v ./txn/explore/...
 
 explore: ## the same for three transactions or members, replaced clients and deposed leaders, as far as five minutes each go
 	$(GO) test -count=1 -timeout 60m -v ./txn/explore/voted ./txn/explore/kafkastyle ./txn/explore/groups -args -deep

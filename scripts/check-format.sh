@@ -16,11 +16,15 @@ done
 
 libs=${XDG_CACHE_HOME:-$HOME/.cache}/gopherlog/dump-log
 if ! ls "$libs"/kafka-tools-*.jar >/dev/null 2>&1; then
-  mkdir -p "$libs"
-  if ! mvn -q -B --color never -f scripts/format/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$libs"; then
+  part=$libs.part # so that a fetch that is broken off leaves nothing that looks whole
+  rm -rf "$part" "$libs"
+  mkdir -p "$part"
+  if ! mvn -q -B --color never -f scripts/format/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$part"; then
+    rm -rf "$part"
     echo "check-format: not run: Maven could not fetch Kafka's tools"
     exit 0
   fi
+  mv "$part" "$libs"
 fi
 
 work=$(mktemp -d)
