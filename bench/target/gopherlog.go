@@ -18,7 +18,7 @@ import (
 
 // Limits of starting and stopping a cluster.
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 	stopGrace    = 10 * time.Second
 )
 
