@@ -90,5 +90,5 @@ clients: build ## foreign Kafka clients against three nodes
 compat: ## foreign clients and their own suites, groups and transactions too (SUITES="kafkajs java-tools", COMPATFLAGS=-grow): an hour
 	@bash scripts/compat.sh $(COMPATFLAGS) $(SUITES)
 
-clean: ## remove what the other targets made
-	rm -rf $(BIN) coverage
+clean: ## remove what build and cover made; results/ stays
+	rm -rf $(BIN) coverage/*

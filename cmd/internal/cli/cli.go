@@ -63,6 +63,7 @@ func Parse(name, description string, grammar any, args []string, stdout, stderr 
 		kong.Exit(func(int) { exited = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.DefaultEnvars("GOPHERLOG"),
+		kong.PostBuild(quietVersion),
 	}, opts...)
 	k, err := kong.New(grammar, all...)
 	if err != nil {
@@ -77,6 +78,17 @@ func Parse(name, description string, grammar any, args []string, stdout, stderr 
 		return nil, false, Usage(fmt.Errorf("%w (%s --help lists what there is)", err, commandOf(name, err)))
 	}
 	return ctx, false, nil
+}
+
+// quietVersion takes the variable from -version: GOPHERLOG_VERSION in the environment of an image would turn every command into one that
+// prints its version and succeeds.
+func quietVersion(k *kong.Kong) error {
+	for _, f := range k.Model.Flags {
+		if f.Name == "version" {
+			f.Envs, f.Tag.Envs = nil, nil
+		}
+	}
+	return nil
 }
 
 // commandOf is the command in which a mistake was made, as far as it was understood.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 func TestLongFlagsTakeOneDashOrTwo(t *testing.T) {
@@ -27,6 +29,22 @@ func TestMistakesAreUsageErrorsWithCodeTwo(t *testing.T) {
 	}
 	if _, done, err = Parse("tool", "a tool", &g, []string{"-help"}, &out, &errs); !done || err != nil || !strings.Contains(out.String(), "--addr") {
 		t.Errorf("-help: done=%v, %v, printed %q", done, err, out.String())
+	}
+}
+
+func TestVariableDoesNotTurnACommandIntoItsVersion(t *testing.T) {
+	t.Setenv("GOPHERLOG_VERSION", "1")
+	t.Setenv("GOPHERLOG_ADDR", "x:1")
+	var g struct {
+		Addr    string
+		Version kong.VersionFlag
+	}
+	var out, errs strings.Builder
+	if _, done, err := Parse("tool", "a tool", &g, nil, &out, &errs, kong.Vars{"version": "9"}); done || err != nil || g.Addr != "x:1" || out.Len() > 0 {
+		t.Errorf("done=%v, %v, -addr is %q, printed %q", done, err, g.Addr, out.String())
+	}
+	if _, done, err := Parse("tool", "a tool", &g, []string{"-version"}, &out, &errs, kong.Vars{"version": "9"}); !done || err != nil || out.String() != "9\n" {
+		t.Errorf("-version: done=%v, %v, printed %q", done, err, out.String())
 	}
 }
 

@@ -31,7 +31,11 @@ func File(args []string) (kong.Option, error) {
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, Usage(fmt.Errorf("the configuration file cannot be read: %w; check --config", err))
+		hint := "check --config"
+		if strings.Contains(path, "=") {
+			hint = "--config names a file, and single settings are given with --set"
+		}
+		return nil, Usage(fmt.Errorf("the configuration file cannot be read: %w; %s", err, hint))
 	}
 	f, err := parseFile(path, raw)
 	if err != nil {

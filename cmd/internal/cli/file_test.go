@@ -110,3 +110,11 @@ func TestDistanceCountsEdits(t *testing.T) {
 		}
 	}
 }
+
+func TestSettingGivenAsAFileIsToldWhereItBelongs(t *testing.T) {
+	for path, want := range map[string]string{"min.insync.replicas=2": "given with --set", "nowhere.yaml": "check --config"} {
+		if _, err := File([]string{"-config", path}); Code(err) != ExitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("-config %s: %v, want %q", path, err, want)
+		}
+	}
+}
