@@ -16,7 +16,7 @@ var describeTransactionsAPI = api{
 	serve:    whenReady(describeTransactions),
 	notes: []string{
 		"Answered by the coordinator of each transactional id. Partitions of a decided transaction are shown until it has ended.",
-		"An id that is voted on is shown in Kafka's states: Ongoing until every vote is in, PrepareCommit from then on, PrepareAbort once it is given up. Two tagged fields of its state say more; clients that do not know them pass over them: 10000 is what its coordinator is at, by name (Voting, Deciding, Committing …), 10001 (i64, milliseconds since 1970) is when its participants were asked to promise, for as long as one of them may be in doubt. After a change of coordinator both times, this one and the start, are those of the decision: nothing older is written down.",
+		"An id that is voted on is shown in Kafka's states: Ongoing until every vote is in, PrepareCommit from then on, PrepareAbort once it is given up, then CompleteCommit or CompleteAbort. An abort leaves no record: after a change of coordinator it is shown as Empty, like an id that was given an epoch and began nothing. Two tagged fields of its state say more; clients that do not know them pass over them: 10000 is what its coordinator is at, by name (Voting, Deciding, Committing …), 10001 (i64, milliseconds since 1970) is when its participants were asked to promise, for as long as one of them may be in doubt. After a change of coordinator both times, this one and the start, are those of the decision: nothing older is written down.",
 	},
 }
 

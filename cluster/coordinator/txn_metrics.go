@@ -64,26 +64,22 @@ func (s *txnStats) register(r prometheus.Registerer) error {
 // DescribeTxnMetrics registers what Transactions register, without them: for documentation.
 func DescribeTxnMetrics(r prometheus.Registerer) error { return newTxnStats(nil).register(r) }
 
-// enter counts a transactional id that came to this node, leave one that went.
-func (s *txnStats) enter(m *kafkatx.Meta) {
-	if m != nil {
-		s.states[m.Status].Add(1)
+// enter counts a transactional id that came to this node, as administrators see it; leave one that went.
+func (s *txnStats) enter(is kafkatx.State) { s.count(is, 1) }
+
+func (s *txnStats) leave(was kafkatx.State) { s.count(was, -1) }
+
+func (s *txnStats) count(x kafkatx.State, n int64) {
+	if x.Meta != nil {
+		s.states[x.ShownAs()].Add(n)
 	}
 }
 
-func (s *txnStats) leave(m *kafkatx.Meta) {
-	if m != nil {
-		s.states[m.Status].Add(-1)
-	}
-}
-
-// move counts a step.
-func (s *txnStats) move(from, to *kafkatx.Meta) {
-	if from == to {
-		return
-	}
-	s.leave(from)
-	s.enter(to)
+// move counts a step. What is shown may change without the transaction: when its markers are no longer owed.
+func (s *txnStats) move(was, is kafkatx.State) {
+	s.enter(is)
+	s.leave(was)
+	from, to := was.Meta, is.Meta
 	if to == nil || from != nil && from.Status == to.Status {
 		return
 	}

@@ -119,6 +119,35 @@ func TestTheNextCoordinatorWritesTheMarkersThatAreOwedFirst(t *testing.T) {
 	}
 }
 
+func TestAnIDThatOwesMarkersIsCountedAsAdministratorsSeeIt(t *testing.T) {
+	r := newTxnRig(t)
+	counted := func(want kafkatx.Status) {
+		t.Helper()
+		r.described("x") // behind which the coordinator has counted
+		for s := range r.x.stats.states {
+			n := int64(0)
+			if kafkatx.Status(s) == want {
+				n = 1
+			}
+			if got := r.x.stats.states[s].Load(); got != n {
+				t.Errorf("%d ids are counted as %s, want %d", got, kafkatx.Status(s), n)
+			}
+		}
+	}
+	next := r.ending("x")
+	counted(kafkatx.PrepareCommit)
+	c := r.verify("x", next, 2, true)
+	r.eventually("the next transaction is in the log", func() bool { return r.logged("x").Status == kafkatx.Ongoing })
+	counted(kafkatx.PrepareCommit)
+	r.parts[0].release(nil)
+	if v := wait(t, c); v.err != nil {
+		t.Fatal(v.err)
+	}
+	counted(kafkatx.Ongoing)
+	r.lose()
+	r.eventually("nobody is counted any more", func() bool { return r.x.stats.states[kafkatx.Ongoing].Load() == 0 })
+}
+
 func TestWaitingForMarkersThatAreOwedHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTxnRig(t)

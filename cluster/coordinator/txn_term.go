@@ -60,7 +60,7 @@ func (t *txnTerm) load() {
 // lost ends all machines: whoever waits for one is sent to the next coordinator.
 func (t *txnTerm) lost() {
 	for _, l := range t.lives {
-		t.x.stats.leave(l.state.Meta)
+		t.x.stats.leave(l.state)
 		t.refuse(l.held)
 		l.held = nil // or they would be handed in again, to a machine made anew whose end nobody sees to
 		t.handle(l, kafkatx.Lost{})
@@ -96,7 +96,7 @@ func (t *txnTerm) boot(id string, newest *kafkatx.Meta) *txn {
 	t.lives[id] = l
 	state, effects := t.x.cfg.Machine.Boot(t.epoch, newest, t.now())
 	l.state = state
-	t.x.stats.enter(newest)
+	t.x.stats.enter(state)
 	t.do(l, effects)
 	return l
 }
@@ -105,7 +105,7 @@ func (t *txnTerm) boot(id string, newest *kafkatx.Meta) *txn {
 func (t *txnTerm) handle(l *txn, e kafkatx.Event) {
 	state, effects := t.x.cfg.Machine.Handle(l.state, e, t.now())
 	if !state.Silent {
-		t.x.stats.move(l.state.Meta, state.Meta)
+		t.x.stats.move(l.state, state)
 	}
 	l.state = state
 	t.do(l, effects)
@@ -288,7 +288,7 @@ func (t *txnTerm) recorded(l *txn, m *kafkatx.Meta, err error) {
 	default:
 		t.x.cfg.Logger.Warn("record of a transactional id was not appended", "id", l.id, "record", m, "shard", t.s.number, "error", err)
 		l.spoiled = true
-		t.x.stats.leave(l.state.Meta)
+		t.x.stats.leave(l.state)
 		t.handle(l, kafkatx.Lost{})
 	}
 }

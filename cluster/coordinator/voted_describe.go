@@ -39,6 +39,18 @@ func (t *votedTerm) list(f TxnFilter) (out []TxnDescribed) {
 	return out
 }
 
+// rested is how an id is shown that is in no transaction. An abort leaves no record: who did not see it knows only that the newest commit is
+// not the newest that happened, or whether a transaction of version 0 began behind it. The rest is Empty, as behind InitProducerId.
+func rested(ledger twopc.Ledger, l *voted) kafkatx.Status {
+	switch {
+	case l != nil && l.aborted, !ledger.Begun.None():
+		return kafkatx.CompleteAbort
+	case ledger.LastIsNewest():
+		return kafkatx.CompleteCommit
+	}
+	return kafkatx.Empty
+}
+
 // describe says where a transactional id stands; nil if nobody knows it. What Kafka's states have no word for they call by what may become
 // of it: a vote under way is Ongoing.
 func (t *votedTerm) describe(id string) *TxnDescribed {
@@ -47,11 +59,8 @@ func (t *votedTerm) describe(id string) *TxnDescribed {
 		return nil
 	}
 	m := kafkatx.Meta{
-		Status: kafkatx.Empty, ProducerID: ledger.Owner.Producer, Epoch: ledger.Owner.Epoch, LastEpoch: kafkatx.None, Previous: kafkatx.None,
+		Status: rested(ledger, l), ProducerID: ledger.Owner.Producer, Epoch: ledger.Owner.Epoch, LastEpoch: kafkatx.None, Previous: kafkatx.None,
 		Next: kafkatx.None, Timeout: ledger.Timeout, Start: kafkatx.None,
-	}
-	if !ledger.Last.Txn.None() {
-		m.Status = kafkatx.CompleteCommit
 	}
 	if l == nil {
 		return &TxnDescribed{ID: id, Meta: m, Phase: twopc.Ready.String()} // nothing is under way

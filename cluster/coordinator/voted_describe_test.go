@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func TestWhoWasNotAskedToVoteIsNotShownInDoubt(t *testing.T) {
 	r.must(r.end(who, false, kafkatx.Version0), kafkatx.OK)
 	r.shown(twopc.Aborting, kafkatx.PrepareAbort, began, 0)
 	r.v.Report(votedOne, twopc.Ended{Txn: r.open(), From: "t-0"})
-	r.shown(twopc.Ready, kafkatx.Empty, kafkatx.None, 0)
+	r.shown(twopc.Ready, kafkatx.CompleteAbort, kafkatx.None, 0)
 
 	r.must(r.add(who, 0), kafkatx.OK) // the next one has times of its own
 	r.shown(twopc.Open, kafkatx.Ongoing, now.Load(), 0)
@@ -80,6 +81,42 @@ func TestWhoWasNotAskedToVoteIsNotShownInDoubt(t *testing.T) {
 	r.voters[0].change(func() { r.voters[0].no = true })
 	r.must(r.end(who, true, kafkatx.Version0), UnknownProducerID)
 	r.shown(twopc.Aborting, kafkatx.PrepareAbort, now.Load()-1000, now.Load())
+}
+
+// An abort leaves no record, so what the log says last may be older.
+func TestAnAbortIsNotShownAsTheCommitBeforeIt(t *testing.T) {
+	for _, version := range []kafkatx.Version{kafkatx.Version0, kafkatx.Version2} {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			r := newVotedRig(t)
+			forgotten := kafkatx.Empty // all that the next coordinator knows at version 2 is that an epoch was given
+			if version == kafkatx.Version0 {
+				forgotten = kafkatx.CompleteAbort
+			}
+			next := func(who, a kafkatx.Answer) kafkatx.Answer {
+				if version == kafkatx.Version0 {
+					return who
+				}
+				return a
+			}
+			who := r.begin(0)
+			r.shown(twopc.Open, kafkatx.Ongoing, r.described().Start, 0)
+			who = next(who, r.must(r.end(who, true, version), kafkatx.OK))
+			r.shown(twopc.Ready, kafkatx.CompleteCommit, kafkatx.None, 0)
+			r.must(r.add(who, 0), kafkatx.OK)
+			r.must(r.end(who, false, version), kafkatx.OK)
+			r.shown(twopc.Ready, kafkatx.CompleteAbort, kafkatx.None, 0)
+			r.lose()
+			r.lead(2)
+			r.shown(twopc.Ready, forgotten, kafkatx.None, 0)
+			who = r.begin(0) // somebody takes the id over
+			r.shown(twopc.Open, kafkatx.Ongoing, r.described().Start, 0)
+			r.voters[0].change(func() { r.voters[0].no = true })
+			r.must(r.end(who, true, version), UnknownProducerID)
+			r.shown(twopc.Ready, kafkatx.CompleteAbort, kafkatx.None, 0)
+			r.must(r.init(kafkatx.None, kafkatx.None), kafkatx.OK)
+			r.shown(twopc.Ready, kafkatx.Empty, kafkatx.None, 0)
+		})
+	}
 }
 
 func TestACompleteVoteCanBeStoppedBeforeItsDecisionIsWritten(t *testing.T) {

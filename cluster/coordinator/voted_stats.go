@@ -69,11 +69,15 @@ func (s *votedStats) step(before, after twopc.Coordinator, e twopc.Event) {
 	if before.Phase == twopc.Deciding && (after.Phase == twopc.Committing || after.Phase == twopc.Ready) {
 		s.decisions.Inc()
 	}
-	open := before.Phase == twopc.Open || before.Phase == twopc.Voting
-	if !open || after.Phase == before.Phase || after.Phase == twopc.Voting || after.Phase == twopc.Deciding || after.Phase == twopc.Silent {
-		return
+	if gaveUp(before, after) {
+		s.aborts.WithLabelValues(reasonOf(e)).Inc()
 	}
-	s.aborts.WithLabelValues(reasonOf(e)).Inc()
+}
+
+// gaveUp says that a transaction was aborted in a step.
+func gaveUp(before, after twopc.Coordinator) bool {
+	open := before.Phase == twopc.Open || before.Phase == twopc.Voting
+	return open && after.Phase != before.Phase && after.Phase != twopc.Voting && after.Phase != twopc.Deciding && after.Phase != twopc.Silent
 }
 
 func reasonOf(e twopc.Event) string {

@@ -52,6 +52,8 @@ type voted struct {
 	// Of the transaction in hand: when it began, and when its participants were asked to vote (zero: they were not), since when some may be in
 	// doubt. A machine that was made of a decision which others took knows when that was written, no more.
 	began, asked time.Time
+	// aborted: the newest transaction that this machine saw was given up, and nobody has taken the id over since. It leaves no record.
+	aborted bool
 }
 
 // paper is a request.
@@ -155,6 +157,7 @@ func (t *votedTerm) handle(l *voted, e twopc.Event) {
 	state, fx := t.v.cfg.Machine.Coordinate(before, e, t.now())
 	l.state = state
 	t.date(l, before, state)
+	l.conclude(before, state, e)
 	t.v.stats.step(before, state, e)
 	t.do(l, fx)
 	if l.state.Phase != before.Phase || l.state.Doomed != before.Doomed {
@@ -170,6 +173,18 @@ func (t *votedTerm) date(l *voted, before, after twopc.Coordinator) {
 	}
 	if after.Phase != before.Phase && (after.Phase == twopc.Voting || after.Phase == twopc.Deciding && before.Phase != twopc.Voting) {
 		l.asked = t.now()
+	}
+}
+
+// conclude notes how the newest transaction ended, for describe.
+func (l *voted) conclude(before, after twopc.Coordinator, e twopc.Event) {
+	_, init := e.(twopc.Init)
+	switch {
+	case gaveUp(before, after):
+		l.aborted = true
+	case after.Phase == before.Phase:
+	case after.Phase == twopc.Deciding, after.Phase == twopc.Raising && init:
+		l.aborted = false
 	}
 }
 

@@ -57,11 +57,19 @@ func (s State) Shown() *Meta {
 		return s.Meta
 	}
 	m := *s.Meta
-	m.Status, m.Partitions, m.Start, m.Owed = PrepareAbort, m.Owed.Partitions, m.Owed.Start, nil
-	if s.Meta.Owed.Commit {
-		m.Status = PrepareCommit
-	}
+	m.Status, m.Partitions, m.Start, m.Owed = s.ShownAs(), m.Owed.Partitions, m.Owed.Start, nil
 	return &m
+}
+
+// ShownAs is the status of Shown, which is not nil.
+func (s State) ShownAs() Status {
+	switch {
+	case !s.owing():
+		return s.Meta.Status
+	case s.Meta.Owed.Commit:
+		return PrepareCommit
+	}
+	return PrepareAbort
 }
 
 // ending is what the markers that are missing say.

@@ -39,6 +39,11 @@ func (l Ledger) repeats(owner Identity) bool {
 	return !l.Last.Txn.None() && l.Last.Txn.Owner == owner && l.Begun.None()
 }
 
+// LastIsNewest says that nothing is known to have happened since the newest decision: no epoch was given, no transaction began.
+func (l Ledger) LastIsNewest() bool {
+	return !l.Last.Txn.None() && l.Owner == l.Last.Next && l.Begun.None()
+}
+
 // Standing is what the replicated records of one participant come to.
 type Standing struct {
 	Txn      Txn           // open here; none if there is none
