@@ -114,10 +114,23 @@ func (v voter) offer(b record.Batch) chan AppendResult {
 func (v voter) begin(t testing.TB, x twopc.Txn, first int32) {
 	t.Helper()
 	out := v.offer(part(7, x.Owner.Epoch, first, 1))
-	v.c.question(t).done(Verified{Ongoing: true, Txn: x, Timeout: time.Hour}, nil)
-	if r := wait(t, out); r.Err != nil {
-		t.Fatal(r.Err)
-	}
+	word := Verified{Ongoing: true, Txn: x, Timeout: time.Hour}
+	v.c.question(t).done(word, nil)
+	eventually(t, "the batch", func() bool {
+		select {
+		case r := <-out:
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			return true
+		default:
+		}
+		// A word that came before the participant knew of the end of its last transaction is asked for again.
+		if q, asked := v.c.next(); asked {
+			q.done(word, nil)
+		}
+		return false
+	})
 }
 
 // prepare gets a promise.
