@@ -65,8 +65,12 @@ func disarm(ctx context.Context, env *Env, id int, name string) error {
 	return nil
 }
 
+const hitsPatience = 2 * time.Second // of one question for them
+
 // hits is how often a node has passed a point.
 func hits(ctx context.Context, ask asker, id int, name string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, hitsPatience)
+	defer cancel()
 	b, err := ask.Ask(ctx, id, "/failpoint")
 	if err != nil {
 		return 0, fmt.Errorf("read the failpoints of node %d: %w", id, err)

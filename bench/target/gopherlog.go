@@ -137,19 +137,19 @@ func (t *Gopherlog) Control(ctx context.Context, id int, path string, body any) 
 	if err != nil {
 		return err
 	}
-	_, err = t.control(ctx, id, http.MethodPost, path, b)
+	_, err = t.control(ctx, t.http, id, http.MethodPost, path, b)
 	return err
 }
 
-// Ask reads what the control port of a node tells.
+// Ask reads what the control port of a node tells, for as long as ctx lets it: what a node wrote down may be many megabytes.
 func (t *Gopherlog) Ask(ctx context.Context, id int, path string) ([]byte, error) {
-	return t.control(ctx, id, http.MethodGet, path, nil)
+	return t.control(ctx, &http.Client{Transport: t.http.Transport}, id, http.MethodGet, path, nil)
 }
 
 // maxControlAnswer bounds what a control port may tell.
 const maxControlAnswer = 256 << 20
 
-func (t *Gopherlog) control(ctx context.Context, id int, method, path string, body []byte) ([]byte, error) {
+func (t *Gopherlog) control(ctx context.Context, client *http.Client, id int, method, path string, body []byte) ([]byte, error) {
 	n, _, err := t.find(id, Running)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (t *Gopherlog) control(ctx context.Context, id int, method, path string, bo
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+t.token)
-	res, err := t.http.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
