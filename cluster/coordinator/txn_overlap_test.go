@@ -205,3 +205,75 @@ func TestANextTransactionThatIsNotAppendedLeavesTheOneBeforeToEnd(t *testing.T) 
 		t.Fatalf("markers %+v", m)
 	}
 }
+
+// steady has committed two transactions over partitions 0 to 2, and a third whose marker partition 0 does not write.
+func (r *txnRig) steady(id string) (next kafkatx.Answer) {
+	r.t.Helper()
+	next = r.open(id, 0, 1, 2)
+	for n := range 3 {
+		if n > 0 {
+			for p := range int32(3) {
+				if v := wait(r.t, r.verify(id, next, p, true)); v.err != nil || !v.v.Ongoing {
+					r.t.Fatalf("transaction %d, partition %d: %+v", n, p, v)
+				}
+			}
+		}
+		if n == 2 {
+			r.parts[0].change(func(p *fakeParticipant) { p.hold = true })
+		}
+		next = r.took(r.end(id, next, true, kafkatx.Version2))
+	}
+	r.eventually("the other partitions have their markers", func() bool { return len(r.parts[1].markers()) == 3 && len(r.parts[2].markers()) == 3 })
+	r.described(id) // behind which the coordinator knows of it
+	return next
+}
+
+func TestPartitionsThatJoinWhileMarkersAreMissingShareAnEntry(t *testing.T) {
+	r := newTxnRig(t, frozen)
+	next := r.steady("x")
+	before := r.part.entries()
+	var all []chan verdict
+	for p := range int32(3) {
+		if n := r.part.entries() - before; n != 0 {
+			t.Fatalf("%d entries before the last partition has joined", n)
+		}
+		all = append(all, r.verify("x", next, p, true))
+		r.described("x")
+	}
+	r.eventually("the next transaction is in the log", func() bool {
+		m := r.logged("x")
+		return m.Status == kafkatx.Ongoing && len(m.Partitions) == 3 && m.Owed != nil
+	})
+	if n := r.part.entries() - before; n != 1 {
+		t.Errorf("%d entries, want one for three partitions", n)
+	}
+	for _, c := range all {
+		silent(r, c)
+	}
+	r.parts[0].release(nil)
+	for p, c := range all {
+		if v := wait(t, c); v.err != nil || !v.v.Ongoing {
+			t.Errorf("partition %d: %+v", p, v)
+		}
+	}
+}
+
+func TestATransactionOverFewerPartitionsWaitsForTheMarkersOnly(t *testing.T) {
+	r := newTxnRig(t, frozen)
+	next := r.steady("x")
+	before := r.part.entries()
+	c := r.verify("x", next, 2, true)
+	silent(r, c)
+	r.described("x")
+	if n := r.part.entries() - before; n != 0 {
+		t.Fatalf("%d entries while other partitions may join", n)
+	}
+	r.parts[0].release(nil)
+	if v := wait(t, c); v.err != nil || !v.v.Ongoing {
+		t.Fatalf("%+v", v)
+	}
+	if m := r.logged("x"); m.Status != kafkatx.Ongoing || len(m.Partitions) != 1 || r.part.entries()-before != 1 {
+		t.Errorf("%v in %d entries", m, r.part.entries()-before)
+	}
+	r.took(r.end("x", next, true, kafkatx.Version2))
+}

@@ -30,6 +30,7 @@ type txn struct {
 	// spoiled: a record could not be appended, and the machine does not know how to go on. It answers NOT_COORDINATOR until all its appends
 	// have an outcome; then another one is made of what the log says.
 	spoiled bool
+	sizes   [2]int   // partitions with data of the last two transactions that were decided, the older one first
 	held    []*asked // requests that met a transaction that is ending, oldest first
 }
 
@@ -107,6 +108,9 @@ func (t *txnTerm) handle(l *txn, e kafkatx.Event) {
 	if !state.Silent {
 		t.x.stats.move(l.state, state)
 	}
+	if was, m := l.state.Meta, state.Meta; was != nil && was.Status == kafkatx.Ongoing && m != nil && m.Status.Decided() {
+		l.sizes = [2]int{l.sizes[1], writers(m.Partitions)}
+	}
 	l.state = state
 	t.do(l, effects)
 	t.settle(l)
@@ -122,9 +126,27 @@ func (t *txnTerm) request(l *txn, a *asked) {
 		fresh = id
 	}
 	t.handle(l, t.skipEpochCheck(l, a.event(r, fresh)))
-	if t.answers[r] != nil {
+	if t.answers[r] != nil && !l.gathers() {
 		t.bundle.hurry() // it waits for a record
 	}
+}
+
+// gathers says that the record of a transaction which has begun may wait for more of its partitions. Nobody in it is answered before every
+// partition of the transaction before has its marker; until then it waits for as many partitions as each of the last two had, since those that
+// join together share an entry. Offsets of groups come behind the data and are not waited for.
+func (l *txn) gathers() bool {
+	m := l.state.Meta
+	return m != nil && m.Status == kafkatx.Ongoing && len(l.state.Unmarked) > 0 && len(m.Partitions) < min(l.sizes[0], l.sizes[1])
+}
+
+// writers is how many of the partitions have data.
+func writers(all []kafkatx.Partition) (n int) {
+	for _, p := range all {
+		if p.Topic != OffsetsTopic {
+			n++
+		}
+	}
+	return n
 }
 
 // settle hands in again what was held, forgets a machine that holds nothing, and replaces one that was spoiled.
@@ -261,7 +283,7 @@ func (t *txnTerm) need(l *txn, r kafkatx.Request) {
 }
 
 // appendMeta replicates a machine's record. The end of a transaction may wait for the next record: until then it is as if the last marker were
-// still on its way, and whoever asks for more makes it go.
+// still on its way, and whoever asks for more makes it go. The beginning of one may wait for more partitions.
 func (t *txnTerm) appendMeta(l *txn, m *kafkatx.Meta) {
 	l.flying++
 	if err := t.x.hit(beforeRecord(m)); err != nil {
@@ -269,7 +291,7 @@ func (t *txnTerm) appendMeta(l *txn, m *kafkatx.Meta) {
 		return
 	}
 	over := m != nil && (m.Status == kafkatx.CompleteCommit || m.Status == kafkatx.CompleteAbort)
-	t.bundle.add(record.Record{Key: kafkatx.EncodeKey(l.id), Value: m.EncodeValue()}, over, func(err error) {
+	t.bundle.add(record.Record{Key: kafkatx.EncodeKey(l.id), Value: m.EncodeValue()}, over || l.gathers(), func(err error) {
 		if err == nil {
 			err = t.x.hit(afterRecord(m))
 		}
@@ -295,7 +317,12 @@ func (t *txnTerm) recorded(l *txn, m *kafkatx.Meta, err error) {
 
 // marked is what became of a marker: the partition has it, or can never need it.
 func (t *txnTerm) marked(id string, e kafkatx.Marked) {
-	if l := t.lives[id]; l != nil {
-		t.handle(l, e)
+	l := t.lives[id]
+	if l == nil {
+		return
+	}
+	waited := l.gathers()
+	if t.handle(l, e); waited && !l.gathers() {
+		t.bundle.hurry()
 	}
 }
