@@ -6,8 +6,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gopherlog/cluster/coordinator"
 	"gopherlog/txn/kafkatx"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 var writeTxnMarkersAPI = api{
@@ -17,6 +19,7 @@ var writeTxnMarkersAPI = api{
 	notes: []string{
 		"For tools (`kafka-transactions abort`, `mqclient txn abort`): this cluster's coordinators send their markers another way. Answered when the marker is committed; a marker that is here already is success.",
 		"An older coordinator epoch is TRANSACTION_COORDINATOR_FENCED, an older producer epoch INVALID_PRODUCER_EPOCH. The open transaction of a voted commit ends by its vote only: INVALID_TXN_STATE.",
+		"A marker with the tagged field 10002, the transactional id, is an operator's decision about what was promised: it is taken only when the one copy of that id's shard was on a disk that is gone (else NOT_COORDINATOR), and from ten seconds behind the promise on (else INVALID_TXN_STATE).",
 	},
 }
 
@@ -70,14 +73,41 @@ func writeTxnMarkers(c *call, req *kmsg.WriteTxnMarkersRequest, answer func(kmsg
 					finish()
 					continue
 				}
-				p.WriteMarker(m, deadline, func(err error) {
+				done := func(err error) {
 					out.ErrorCode = c.refuse(markerCode(err))
 					finish()
-				})
+				}
+				switch id := decreed(in); {
+				case id == "":
+					p.WriteMarker(m, deadline, done)
+				case !c.coordinatorLost(id):
+					out.ErrorCode = c.refuse(codeNotCoordinator)
+					finish()
+				default:
+					p.Decree(id, twopc.Identity{Producer: m.ProducerID, Epoch: m.Epoch}, m.Commit, done)
+				}
 			}
 		}
 	}
 	finish()
+}
+
+// decreed is the transactional id about which the marker is an operator's decision; else empty.
+func decreed(m *kmsg.WriteTxnMarkersRequestMarker) (id string) {
+	m.UnknownTags.Each(func(tag uint32, value []byte) {
+		if tag == twopc.TagTransactionalID {
+			id = string(value)
+		}
+	})
+	return id
+}
+
+// coordinatorLost says that the decisions about the transactional id, which is voted on, were on a disk that is gone. As long as that is not
+// certain nobody but its coordinator may decide, be it down: it may have told COMMIT.
+func (c *call) coordinatorLost(id string) bool {
+	image := c.cfg.Meta.Image()
+	t := image.Topic(coordinator.VotedTopic)
+	return t != nil && image.Lost(&t.Partitions[coordinator.ShardOf(id, len(t.Partitions))])
 }
 
 // markerCode: who writes markers is told nothing about transactions that could be aborted.

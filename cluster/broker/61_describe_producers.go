@@ -1,7 +1,12 @@
 package broker
 
 import (
+	"encoding/binary"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gopherlog/cluster/partition"
+	"gopherlog/txn/twopc"
 )
 
 var describeProducersAPI = api{
@@ -10,6 +15,7 @@ var describeProducersAPI = api{
 	serve:    inOrder(describeProducers),
 	notes: []string{
 		"Every producer id that the partition remembers, ascending, with the first offset of its open transaction (−1: none). Only leaders answer.",
+		"A producer that is in doubt (it takes part in a voted transaction that was promised here, and whose outcome is not known) has two tagged fields: 10002 is its transactional id, 10001 (i64, milliseconds since 1970) when the promise was given, 0 if that was not written down.",
 	},
 }
 
@@ -50,13 +56,20 @@ type place struct {
 }
 
 func activeProducers(p Partition) []kmsg.DescribeProducersResponseTopicPartitionActiveProducer {
-	known := p.Producers()
+	known, doubts := p.Producers(), map[twopc.Identity]partition.InDoubt{}
+	for _, d := range p.Doubts() {
+		doubts[d.Owner] = d
+	}
 	out := make([]kmsg.DescribeProducersResponseTopicPartitionActiveProducer, len(known))
 	for i, x := range known {
 		a := &out[i]
 		a.Default()
 		a.ProducerID, a.ProducerEpoch, a.CoordinatorEpoch = x.ID, int32(x.Epoch), x.CoordinatorEpoch
 		a.LastSequence, a.LastTimestamp, a.CurrentTxnStartOffset = x.LastSequence, x.LastTimestamp, x.Transaction
+		if d, is := doubts[twopc.Identity{Producer: x.ID, Epoch: x.Epoch}]; is {
+			a.UnknownTags.Set(twopc.TagTransactionalID, []byte(d.ID))
+			a.UnknownTags.Set(twopc.TagInDoubt, binary.BigEndian.AppendUint64(nil, uint64(d.Since)))
+		}
 	}
 	return out
 }

@@ -83,7 +83,7 @@ func (c *call) electing(asked []kmsg.MetadataRequestTopic) bool {
 			continue
 		}
 		for n := range t.Partitions {
-			if c.leaderless(t, int32(n)) && c.quorate(t.Partitions[n].Replicas) {
+			if p := &t.Partitions[n]; c.leaderless(t, int32(n)) && c.quorate(p.Replicas) && !image.Lost(p) {
 				return true
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"gopherlog/txn/group"
 	"gopherlog/txn/kafkatx"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 // Meta is what the broker needs of the control group; *meta.Controller is the real one.
@@ -66,6 +67,8 @@ type Partition interface {
 	DeleteRecords(ctx context.Context, offset int64) (lowWatermark int64, err error)
 	WriteMarker(m producer.Marker, deadline time.Time, done func(error))
 	Producers() []producer.Producer
+	Doubts() []partition.InDoubt
+	Decree(transactionalID string, owner twopc.Identity, commit bool, done func(error))
 }
 
 // Partitions finds the replicas on this node; Local wraps the real ones. The error says why there is none.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"gopherlog/engine/log"
 	"gopherlog/engine/record"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 // fakePartition commits what it appends at once, unless hold is set.
@@ -41,6 +43,8 @@ type fakePartition struct {
 	aborted      []producer.Aborted
 	markers      []producer.Marker
 	producers    []producer.Producer
+	inDoubt      []partition.InDoubt
+	decrees      []string
 }
 
 func (p *fakePartition) TopicID() meta.TopicID        { return p.id }
@@ -300,7 +304,15 @@ func (p *fakePartition) WriteMarker(m producer.Marker, _ time.Time, done func(er
 	p.mu.Unlock()
 	done(err)
 }
-func (p *fakePartition) Producers() []producer.Producer      { return p.producers }
+func (p *fakePartition) Producers() []producer.Producer { return p.producers }
+func (p *fakePartition) Doubts() []partition.InDoubt    { return p.inDoubt }
+func (p *fakePartition) Decree(id string, owner twopc.Identity, commit bool, done func(error)) {
+	p.mu.Lock()
+	p.decrees = append(p.decrees, fmt.Sprintf("%s %s %v", id, owner, commit))
+	err := p.failWith
+	p.mu.Unlock()
+	done(err)
+}
 func (p *fakePartition) EpochEnd(epoch int32) (int32, int64) { return p.log.EpochEnd(epoch) }
 func (p *fakePartition) LastEpoch() int32                    { return p.log.LastEpoch() }
 func (p *fakePartition) DeleteRecords(_ context.Context, offset int64) (int64, error) {

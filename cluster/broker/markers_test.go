@@ -1,14 +1,22 @@
 package broker
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gopherlog/cluster/coordinator"
+	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
 	"gopherlog/engine/record"
 	"gopherlog/txn/producer"
+	"gopherlog/txn/twopc"
 )
 
 func markersOf(version int16, topic string, numbers ...int32) *kmsg.WriteTxnMarkersRequest {
@@ -103,6 +111,84 @@ func TestDescribeProducersShowsOpenTransactions(t *testing.T) {
 	resp = w.dial().ask(describeProducersOf("t", 0)).(*kmsg.DescribeProducersResponse)
 	if code := resp.Topics[0].Partitions[0].ErrorCode; code != codeNotLeaderOrFollower {
 		t.Errorf("a follower answers code %d", code)
+	}
+}
+
+// wipedMeta lets a broker have another disk than it has.
+type wipedMeta struct {
+	Meta
+	id    meta.NodeID
+	wiped *atomic.Bool
+}
+
+func (m wipedMeta) Image() *meta.Image {
+	if !m.wiped.Load() {
+		return m.Meta.Image()
+	}
+	image := *m.Meta.Image()
+	image.Brokers = maps.Clone(image.Brokers)
+	b := *image.Brokers[m.id]
+	b.Incarnation++
+	image.Brokers[m.id] = &b
+	return &image
+}
+
+// What was promised is nobody's to end as long as its coordinator may come back and know that it told COMMIT.
+func TestAnOperatorDecidesOnlyWhatADiskThatIsGoneDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wiped atomic.Bool
+		w := newVirtual(t, func(c *Config) { c.Meta = wipedMeta{c.Meta, 2, &wiped} })
+		w.create("t", 1)
+		decree := func() int16 {
+			req := markersOf(1, "t", 0)
+			req.Markers[0].Committed = false
+			req.Markers[0].UnknownTags.Set(twopc.TagTransactionalID, []byte("2pc.till"))
+			return w.dial().ask(req).(*kmsg.WriteTxnMarkersResponse).Markers[0].Topics[0].Partitions[0].ErrorCode
+		}
+		if code := decree(); code != codeNotCoordinator {
+			t.Errorf("nobody has voted here: code %d", code)
+		}
+		w.register(2, "b", 9092)
+		spec := meta.TopicSpec{Name: coordinator.VotedTopic, Internal: true, Partitions: -1, ReplicationFactor: -1, Assignments: [][]meta.NodeID{{2}}}
+		if res, err := w.ctl.CreateTopics(timeout(t), []meta.TopicSpec{spec}, false); err != nil || res[0].Err != nil {
+			t.Fatal(err, res)
+		}
+		if code := decree(); code != codeNotCoordinator {
+			t.Errorf("while its coordinator is down: code %d", code)
+		}
+		wiped.Store(true)
+		if code := decree(); code != codeNone {
+			t.Errorf("when the disk is gone: code %d", code)
+		}
+		p := w.part("t", 0)
+		if want := []string{"2pc.till 7:3 false"}; !slices.Equal(p.decrees, want) || len(p.markers) != 0 {
+			t.Errorf("the partition heard %q and %d markers", p.decrees, len(p.markers))
+		}
+		p.fail(partition.ErrInvalidTxnState)
+		if code := decree(); code != codeInvalidTxnState {
+			t.Errorf("a fresh promise: code %d", code)
+		}
+	})
+}
+
+func TestProducersInDoubtAreShownWithTheirIDAndTime(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	p := w.part("t", 0)
+	p.producers = []producer.Producer{{ID: 7, Epoch: 3, Transaction: 12}, {ID: 8, Epoch: 3, Transaction: 13}, {ID: 9, Epoch: 4, Transaction: 14}}
+	p.inDoubt = []partition.InDoubt{{ID: "2pc.till", Owner: twopc.Identity{Producer: 7, Epoch: 3}, Since: 1234}, {ID: "2pc.old", Owner: twopc.Identity{Producer: 9, Epoch: 4}}}
+	resp := w.dial().ask(describeProducersOf("t", 0)).(*kmsg.DescribeProducersResponse)
+	var got []string
+	for _, a := range resp.Topics[0].Partitions[0].ActiveProducers {
+		a.UnknownTags.Each(func(tag uint32, value []byte) { got = append(got, fmt.Sprintf("%d: %d=%x", a.ProducerID, tag, value)) })
+	}
+	slices.Sort(got)
+	want := []string{
+		fmt.Sprintf("7: %d=%016x", twopc.TagInDoubt, 1234), fmt.Sprintf("7: %d=%x", twopc.TagTransactionalID, "2pc.till"),
+		fmt.Sprintf("9: %d=%016x", twopc.TagInDoubt, 0), fmt.Sprintf("9: %d=%x", twopc.TagTransactionalID, "2pc.old"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

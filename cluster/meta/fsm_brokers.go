@@ -32,18 +32,24 @@ func (d *draft) registerBroker(b *metapb.Broker) *metapb.Outcome {
 }
 
 // replaceServers gives a wiped broker's new server id its places in all groups that have another replica to refill it from. A
-// partition that had its only replica there keeps the old id: it is lost, and must be seen to be lost rather than start empty.
+// partition that had its only replica there keeps the old id, and nobody leads it: it is lost, and must be seen to be lost rather than start
+// empty. See Image.Lost.
 func (d *draft) replaceServers(b *Broker) {
 	for _, name := range d.TopicNames() {
 		t := d.Topics[name]
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
 			at := slices.Index(p.Replicas, b.ID)
-			if at < 0 || len(p.Replicas) == 1 {
+			lost := len(p.Replicas) == 1
+			if at < 0 || lost && p.Leader != b.ID {
 				continue
 			}
 			t = d.topicForEdit(t)
 			p = &t.Partitions[i]
+			if lost {
+				p.Leader = NoLeader
+				continue
+			}
 			p.Servers = slices.Clone(p.Servers)
 			p.Servers[at] = b.ServerID()
 			p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(id NodeID) bool { return id == b.ID })

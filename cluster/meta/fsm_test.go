@@ -291,6 +291,36 @@ func TestOldIncarnationLeavesBeforeTheNewOneJoins(t *testing.T) {
 	}
 }
 
+// The image tells what no disk holds any more from what only waits for a node that is down.
+func TestAPartitionIsLostWithTheDiskThatHeldItsOnlyCopy(t *testing.T) {
+	s := &scripted{t: t, machine: newMachine(nil)}
+	for _, line := range []string{"register 1 disk=a", "register 2 disk=b", "create single p=2 rf=1 live=1,2", "create both p=1 rf=2 live=1,2"} {
+		s.run(line)
+	}
+	lost := func() (out []string) {
+		for _, name := range s.machine.img.TopicNames() {
+			for i := range s.machine.img.Topic(name).Partitions {
+				p := &s.machine.img.Topic(name).Partitions[i]
+				if s.machine.img.Lost(p) {
+					out = append(out, fmt.Sprintf("%s/%d of %d", name, i, p.Replicas[0]))
+				}
+			}
+		}
+		return out
+	}
+	if got := lost(); len(got) != 0 {
+		t.Errorf("lost before anything happened: %v", got)
+	}
+	s.run("register 2 disk=bb")
+	if got := lost(); len(got) != 1 || !strings.HasSuffix(got[0], " of 2") || !strings.HasPrefix(got[0], "single/") {
+		t.Errorf("lost with the disk of node 2: %v", got)
+	}
+	s.run("register 2 disk=b")
+	if got := lost(); len(got) != 0 {
+		t.Errorf("lost although the disk came back: %v", got)
+	}
+}
+
 // A snapshot comes from another node; whatever it holds, restoring it fails or gives a state that can be written again.
 func FuzzRestore(f *testing.F) {
 	d := brokers(2, noRack).edit(2)

@@ -91,6 +91,16 @@ func (p *PartitionInfo) Server(id NodeID) rpc.ServerID {
 	return ""
 }
 
+// Lost says that the only copy of a partition was on a disk that its broker does not have any more: unless that disk comes back nobody can
+// lead the partition, and what it held is gone.
+func (m *Image) Lost(p *PartitionInfo) bool {
+	if len(p.Replicas) != 1 {
+		return false
+	}
+	b := m.Brokers[p.Replicas[0]]
+	return b != nil && b.ServerID() != p.Servers[0]
+}
+
 // emptyImage is the state before the first command.
 func emptyImage() *Image {
 	return &Image{Brokers: map[NodeID]*Broker{}, Topics: map[string]*Topic{}, byID: map[TopicID]*Topic{}}

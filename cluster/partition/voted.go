@@ -75,6 +75,7 @@ type ballot struct {
 	verified Verified // what the coordinator said last, not used yet
 	due      map[twopc.TimerKind]time.Time
 	verdict  twopc.Result // of the batch in hand
+	decreed  func(error)  // who waits for the marker that an operator decreed
 }
 
 func newBallots(l *leadership) *ballots {
@@ -279,7 +280,12 @@ func (b *ballots) append(t *ballot, rec twopc.Record) bool {
 		return false
 	}
 	_, opened := rec.(twopc.Opened)
+	decreed := t.decreed
+	t.decreed = nil
 	done := func(err error) {
+		if decreed != nil {
+			decreed(err)
+		}
 		if err == nil && !opened { // nothing waits for that one; and after an error everything is lost: see retire
 			b.post(func() { b.durable(t, rec) })
 		}

@@ -3,11 +3,13 @@ package partition
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"gopherlog/engine/log"
+	"gopherlog/engine/record"
 	"gopherlog/txn/field"
 	"gopherlog/txn/twopc"
 )
@@ -172,4 +174,40 @@ func TestASnapshotCarriesWhenAPromiseWasGiven(t *testing.T) {
 	if at := v.standing().At; at != 0 {
 		t.Fatalf("%d is left of what is over", at)
 	}
+}
+
+func TestOnlyAnOldPromiseIsEndedByAnOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := openVoter(t)
+		x := numbered(1, 0)
+		v.begin(t, x, 0)
+		decree := func(id string, epoch int16) error {
+			done := make(chan error, 1)
+			v.Decree(id, twopc.Identity{Producer: 7, Epoch: epoch}, false, func(err error) { done <- err })
+			return <-done
+		}
+		time.Sleep(DecreeAfter)
+		if err := decree(votedID, 0); !errors.Is(err, ErrInvalidTxnState) {
+			t.Errorf("what was not promised: %v", err)
+		}
+		v.prepare(t, x)
+		if d := v.Doubts(); len(d) != 1 || d[0].ID != votedID || d[0].Owner != x.Owner || d[0].Since == 0 {
+			t.Errorf("in doubt: %+v", d)
+		}
+		if err := decree(votedID, 0); !errors.Is(err, ErrInvalidTxnState) {
+			t.Errorf("what was promised just now: %v", err)
+		}
+		time.Sleep(DecreeAfter)
+		for _, err := range []error{decree("2pc.other", 0), decree(votedID, 1)} {
+			if !errors.Is(err, ErrInvalidTxnState) {
+				t.Errorf("another's promise: %v", err)
+			}
+		}
+		if err := decree(votedID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if kind, _ := v.marker(t, 1); kind != record.Abort || len(v.Doubts()) != 0 || v.LastStable() != 2 {
+			t.Errorf("%v, in doubt: %+v, last stable offset %d", kind, v.Doubts(), v.LastStable())
+		}
+	})
 }

@@ -197,7 +197,7 @@ func (c *txnDescribe) Run(s *session) error {
 	defer admin.Close()
 	d, err := s.transaction(admin, id)
 	if err != nil {
-		return err
+		return cmp.Or(s.doubtOf(admin, id), err)
 	}
 	out := txnDetail{txnLine: lineOf(d, time.Now()), Timeout: float64(d.TimeoutMillis) / 1000, Topics: partitionsOf(d)}
 	if s.json {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,5 +30,26 @@ func TestATransactionHangsIfNoCoordinatorIsToEndItThere(t *testing.T) {
 		if got := hangs(open, known, time.Minute); len(got) > 0 {
 			t.Errorf("producer %d is counted before its time", producer)
 		}
+	}
+}
+
+func TestAPartitionThatWasToldTheOutcomeIsFound(t *testing.T) {
+	h := hangingLine{Topic: "t", Partition: 0, Producer: 7, Epoch: 4, Offset: 12, ID: "2pc.till", InDoubt: 60}
+	other := func(number int32, producer int64, epoch int16, offset int64) hangingLine {
+		return hangingLine{Topic: "t", Partition: number, Producer: producer, Epoch: epoch, Offset: offset}
+	}
+	all := []hangingLine{
+		h,
+		other(1, 7, 5, -1), // its marker brought the next epoch
+		other(2, 7, 4, -1), // or did not: the client is of version 0
+		other(3, 7, 3, -1), // older ones are over there
+		other(4, 7, 4, 20), // open, like here
+		other(5, 8, 9, -1),
+	}
+	if got := toldOf(h, all); !slices.Equal(got, []string{"t:1", "t:2"}) {
+		t.Errorf("%v were told", got)
+	}
+	if got := toldOf(h, all[:1]); len(got) > 0 {
+		t.Errorf("%v were told", got)
 	}
 }

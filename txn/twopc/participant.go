@@ -65,6 +65,10 @@ func (c Config) Participate(p Participant, e Event, now time.Time) (Participant,
 		return c.outcome(p, e)
 	case Durable:
 		return c.replicated(p, e.Record, now)
+	case Decree:
+		if p.Stage == Prepared && p.Txn.Owner == e.Owner {
+			return c.mark(p, e.Commit, p.Txn.Owner.Epoch, false)
+		}
 	case Timer:
 		return c.due(p, e.Kind)
 	case Lost:

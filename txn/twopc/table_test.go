@@ -167,6 +167,8 @@ func participantEvents() []namedEvent {
 		{"ABORT", Outcome{Txn: txn, Epoch: 5}},
 		{"COMMIT of what is over", Outcome{Txn: past, Commit: true, Epoch: 4}},
 		{"ABORT of a newer one", Outcome{Txn: newest, Epoch: 9}},
+		{"operator: abort", Decree{Owner: now}},
+		{"operator: abort of another epoch", Decree{Owner: before}},
 		{"promised is durable", Durable{Promised{Txn: txn}}},
 		{"marker is durable", Durable{Marked{Txn: txn, Commit: true}}},
 		{"skipped is durable", Durable{Skipped{txn}}},

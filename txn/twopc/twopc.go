@@ -251,6 +251,12 @@ type (
 		Verified Txn
 		Timeout  time.Duration
 	}
+	// Decree is an operator's word about a promise of the owner whose coordinator will not come back: it ends what only the coordinator may.
+	// Whoever hands it in knows that other participants may have been told otherwise.
+	Decree struct {
+		Owner  Identity
+		Commit bool
+	}
 	// Durable says that the oldest record that was appended and not reported yet is committed.
 	Durable struct{ Record Record }
 	// Timer says that a timer that was set is due.
@@ -265,6 +271,7 @@ func (Verify) event()  {}
 func (End) event()     {}
 func (Gone) event()    {}
 func (Batch) event()   {}
+func (Decree) event()  {}
 func (Durable) event() {}
 func (Timer) event()   {}
 func (Lost) event()    {}
