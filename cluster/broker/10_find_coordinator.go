@@ -81,9 +81,9 @@ func (c *call) findShard(ctx context.Context, kind int8, key string) (*meta.Brok
 	return c.awaitShard(ctx, t, number), nil
 }
 
-// awaitShard returns the broker that leads a shard as soon as there is one, nil at the limit and at once if nobody can lead it any more: a client that is told that there is none
-// comes back after a pause that is longer than most elections, or never: to franz-go it is the end of what it asks for, be it a heartbeat,
-// if it had asked a node before that is down.
+// awaitShard returns the broker that leads a shard as soon as there is one; nil at the limit, and at once if nobody can lead it any more. It
+// waits because a client that is told that there is none comes back after a pause that is longer than most elections, or never: to franz-go it
+// is the end of what it asks for, be it a heartbeat, if it had asked a node before that is down.
 func (c *call) awaitShard(ctx context.Context, t *meta.Topic, number int32) *meta.Broker {
 	ctx, cancel := context.WithTimeout(ctx, coordinatorWait)
 	defer cancel()
