@@ -119,6 +119,9 @@ func required(g scenario.Guarantee, o Options, grouped bool) (ids []string) {
 	if o.Replicas != nil {
 		ids = append(ids, "A8")
 	}
+	if o.Votes != nil { // the brokers were to write down how they voted
+		ids = append(ids, "D1")
+	}
 	if hasTransactions(g) {
 		ids = append(ids, "C1", "C3")
 	}

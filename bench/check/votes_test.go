@@ -133,7 +133,11 @@ func TestAVoteThatIsNotWholeProvesNoAbsence(t *testing.T) {
 	for name, votes := range map[string]*Votes{"never read": nil, "nothing written down": {}, "silent nodes": silent} {
 		o := strictTxns()
 		o.Guarantee, o.Votes = twoPhaseCommit, votes
-		for _, r := range perfectTxns().judge(t, o).Rules {
+		v := perfectTxns().judge(t, o)
+		if want := map[bool]Status{true: Pass, false: Inconclusive}[votes == nil]; v.Status != want {
+			t.Errorf("%s: %s %q", name, v.Status, v.Reasons)
+		}
+		for _, r := range v.Rules {
 			if r.ID[0] == 'D' && (r.Status != NotChecked || r.Why == "") {
 				t.Errorf("%s: %+v", name, r)
 			}
