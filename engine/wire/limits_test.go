@@ -216,13 +216,19 @@ func TestHalfFramesThatHoldTheBudgetDoNotStopSmallRequests(t *testing.T) {
 }
 
 func TestHalfFramesThatWaitForTheBudgetAreDroppedAtOneDeadline(t *testing.T) {
-	// By a clock that stands until all have begun, however long that takes here, and goes on once: one after the other they would need n deadlines.
+	// By a clock that stands until all have begun, however long that takes here, and goes on twice: one after the other they would need n deadlines.
 	began := time.Now()
-	var passed atomic.Int64
-	limits := Limits{InflightNode: 2 << 20, FrameDeadline: 5 * time.Second}
-	s := start(t, Config{Handler: echo, Limits: limits, Now: func() time.Time { return began.Add(time.Duration(passed.Load())) }})
+	var passed, asked atomic.Int64
+	limits := Limits{InflightNode: 2 << 20, FrameDeadline: 5 * time.Second, WriteDeadline: 40 * time.Millisecond} // the shortest says how often the server looks
+	s := start(t, Config{Handler: echo, Limits: limits, Now: func() time.Time {
+		asked.Add(1)
+		return began.Add(time.Duration(passed.Load()))
+	}})
 	n := halfFrames(t, s)
-	time.Sleep(20 * time.Millisecond) // the server looks every 5 ms
+	passed.Store(int64(limits.FrameDeadline))
+	before := asked.Load()
+	// Connections that wait for the budget do not ask for the time any more, what looks at them does.
+	eventually(t, "the server looks at the deadline", func() bool { return asked.Load() > before+4*n || s.Stats().Overdue > 0 })
 	if dropped := s.Stats().Overdue; dropped != 0 {
 		t.Fatalf("%d were dropped before their deadline", dropped)
 	}
