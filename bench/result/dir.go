@@ -31,8 +31,8 @@ const (
 // Dir is one run directory.
 type Dir struct{ Path string }
 
-// Create makes a run directory with its folders. It refuses to write into a
-// directory that holds another run.
+// Create makes a run directory with its folders. It refuses to write where
+// something is already, as Free says.
 func Create(path string) (*Dir, error) {
 	if err := Free(path); err != nil {
 		return nil, err
@@ -46,10 +46,20 @@ func Create(path string) (*Dir, error) {
 	return d, nil
 }
 
-// Free returns an error where path holds a run already.
+// Free returns an error unless a run directory can be made of path: nothing is
+// there, or a directory that holds nothing. A run never mixes with other files.
 func Free(path string) error {
 	if _, err := os.Stat(filepath.Join(path, ManifestFile)); err == nil {
 		return fmt.Errorf("%s already holds a run: choose another directory with -out", path)
+	}
+	there, err := os.ReadDir(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s cannot become a run directory: %w", path, err)
+	case len(there) > 0:
+		return fmt.Errorf("%s is not empty, and the run becomes that directory itself: choose another with -out, as in -out %s", path, filepath.Join(path, "NAME"))
 	}
 	return nil
 }

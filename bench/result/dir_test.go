@@ -76,6 +76,19 @@ func TestSecondRunInADirectoryIsRefused(t *testing.T) {
 	}
 }
 
+func TestARunDirectoryIsMadeOfNothingOrOfAnEmptyDirectory(t *testing.T) {
+	root := t.TempDir()
+	file := filepath.Join(root, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, free := range map[string]bool{filepath.Join(root, "new", "run"): true, t.TempDir(): true, root: false, file: false} {
+		if err := Free(path); (err == nil) != free {
+			t.Errorf("%s: got %v, want an error: %v", path, err, !free)
+		}
+	}
+}
+
 func TestForeignDirectoriesAndVersionsAreRefusedAsSuch(t *testing.T) {
 	d := made(t)
 	if _, err := Load(d.Path); err == nil || !strings.Contains(err.Error(), "no run directory") {

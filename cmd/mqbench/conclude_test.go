@@ -84,6 +84,24 @@ func TestRunIntoADirectoryThatHoldsOneIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+func TestRunIntoADirectoryOfOtherThingsIsRefusedAtOnce(t *testing.T) {
+	external := "\ntarget: {system: external, external: {bootstrap: [127.0.0.1:1]}}\n"
+	one, two := file(t, "version: 1\nname: one"+external), file(t, "version: 1\nname: two"+external)
+	for name, args := range map[string][]string{"one scenario": {"run", one}, "a set": {"run", one, two}} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "20261130-yesterday"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errs := call(append(args, "-out", dir)...)
+		if code != 2 || !strings.Contains(errs, "is not empty") || !strings.Contains(errs, "-out "+filepath.Join(dir, "NAME")) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s: exit code %d, said: %s", name, code, errs)
+		}
+		if there, err := os.ReadDir(dir); err != nil || len(there) != 1 {
+			t.Errorf("%s left %v, %v", name, there, err)
+		}
+	}
+}
+
 func TestLatestFollowsTheNewestRunAndReplacesNothingElse(t *testing.T) {
 	results := filepath.Join(t.TempDir(), "results")
 	for _, run := range []string{"one", "two"} {

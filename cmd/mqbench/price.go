@@ -40,7 +40,7 @@ type priceCmd struct {
 	DryRun     bool          `help:"List what would be created and which rights that takes; create nothing."`
 	Cleanup    bool          `help:"Remove what earlier runs left; measure nothing."`
 	Yes        bool          `help:"Do not ask before leftovers are removed."`
-	Out        string        `help:"Run directory to make. Default: results/<time>-price." type:"path"`
+	Out        string        `help:"Run directory to make; nothing may be in it. Default: results/<time>-price." type:"path"`
 	Progress   string        `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
 }
 

@@ -89,7 +89,7 @@ func (f *scenarioFlags) parse() ([]parsed, error) {
 
 type runCmd struct {
 	scenarioFlags
-	Out         string            `help:"Run directory to make. Default: results/<time>-<name>." type:"path"`
+	Out         string            `help:"Run directory to make; nothing may be in it. Default: results/<time>-<name>." type:"path"`
 	Server      string            `help:"The server binary. Default: 'server' beside mqbench." type:"path"`
 	Title       string            `help:"Title of the report over several scenarios."`
 	Progress    string            `help:"auto: a live line on a terminal, plain lines elsewhere." enum:"auto,plain,none" default:"auto"`
@@ -149,8 +149,8 @@ func runDir(out string, list []parsed, p parsed) string {
 	return filepath.Join(out, p.scenario.Name)
 }
 
-// vacant refuses directories that hold runs, before the first scenario has spent
-// its time.
+// vacant refuses directories that hold something, before the first scenario has
+// spent its time.
 func vacant(out string, list []parsed) error {
 	errs := []error{result.Free(out)}
 	for _, p := range list {
