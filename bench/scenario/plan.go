@@ -21,6 +21,7 @@ type Plan struct {
 	Total                  time.Duration
 	Messages               int64 // offered in all trials; those of a closed model cannot be told
 	BrokerBytes            int64 // written by all replicas in the largest trial with an open model
+	HereBytes              int64 // of those, what is written on this machine: nothing where the cluster is external
 	HistoryBytes           int64 // left in the run directory
 	Shrunk                 bool  // max_time allows fewer repeats than asked; Repeats is what fits, at least one
 }
@@ -63,6 +64,9 @@ func (s *Scenario) Plan(warmed map[string]time.Duration) Plan {
 		if bytes, ok := c.Writes(); ok {
 			messages += c.messages()
 			p.BrokerBytes = max(p.BrokerBytes, bytes)
+			if c.Target.System != "external" {
+				p.HereBytes = max(p.HereBytes, bytes)
+			}
 		}
 	}
 	p.Warming = s.warming(p.Repeats, warmed)

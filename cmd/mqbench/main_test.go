@@ -106,6 +106,17 @@ func TestPlanCountsTrialsAndTime(t *testing.T) {
 	}
 }
 
+func TestPlanWarnsOfADiskThatIsTooSmall(t *testing.T) {
+	const huge = "load: {rate: 10k/s, value: {size: 512KiB}}\nphases: {warmup: 1s, steady: 1h}\nruns: {repeats: 1, max_time: 2h}\n"
+	elsewhere := huge + "target: {system: external, external: {bootstrap: [127.0.0.1:1]}}\n"
+	for text, want := range map[string]bool{huge: true, elsewhere: false, "": false} {
+		code, out, errs := call("plan", file(t, "version: 1\nname: x\n"+text))
+		if code != 0 || strings.Contains(out, "! the disk is too small: ") != want {
+			t.Errorf("%s\nexit code %d, want a warning: %v; printed %s%s", text, code, want, out, errs)
+		}
+	}
+}
+
 func TestTheQuickProfileAddsNoBlocks(t *testing.T) {
 	code, out, errs := call("plan", file(t, "version: 1\nname: x\nruns: {repeats: 1}\n"), "-profile", "quick")
 	if code != 0 || !strings.Contains(out, "1 cell × 1 block = 1 trial") {

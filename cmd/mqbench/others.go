@@ -21,6 +21,7 @@ func (c *planCmd) Run(s *streams) error {
 		return err
 	}
 	var total time.Duration
+	var need, left int64
 	warm := map[string]time.Duration{}
 	for _, p := range list {
 		fmt.Fprintf(s.out, "%s (%s)\n", p.scenario.Name, p.file)
@@ -45,8 +46,13 @@ func (c *planCmd) Run(s *streams) error {
 			fmt.Fprintf(s.out, "  runs.max_time %s allows no more blocks than that; %d were asked for\n", p.scenario.Runs.MaxTime, p.scenario.Runs.Repeats)
 		}
 		total += plan.Total
+		left += plan.HistoryBytes
+		need = max(need, left+plan.HereBytes)
 	}
 	fmt.Fprintf(s.out, "total: about %s. At acks=all a record is on a majority before it is acknowledged; tier T1: in page caches, T2: on disks.\n", total.Round(time.Second))
+	if free, err := freeBytes("."); err == nil && uint64(need) > free {
+		fmt.Fprintf(s.out, "! the disk is too small: %.1f GB are free here, about %.1f GB are needed: offer less, shorten phases or lower runs.repeats\n", float64(free)/1e9, float64(need)/1e9)
+	}
 	return nil
 }
 
