@@ -78,8 +78,18 @@ func conditions(r *result.Run, c result.Cell) string {
 	return strings.Join(out, "; ")
 }
 
-// pair finds two cells of one run that differ in the guarantee alone and a measure of both.
-func (s *set) pair(a, b string, wanted func(result.Cell) bool, pick func(result.Trial) (float64, bool)) (iv stats.Interval, r *result.Run, c result.Cell, ok bool) {
+// A pairing is two cells of one run that differ in the guarantee alone.
+type pairing struct {
+	run     *result.Run
+	of, and result.Cell
+}
+
+func (p pairing) ratio(pick func(result.Trial) (float64, bool)) (stats.Interval, bool) {
+	return ratio(p.run, p.of.ID, p.and.ID, pick)
+}
+
+// pairings lists the pairs of cells with guarantees a and b.
+func (s *set) pairings(a, b string, wanted func(result.Cell) bool) (out []pairing) {
 	for _, r := range s.runs {
 		own := s.own(r)
 		for _, x := range own {
@@ -87,13 +97,33 @@ func (s *set) pair(a, b string, wanted func(result.Cell) bool, pick func(result.
 				if plainGuarantee(x) != a || plainGuarantee(y) != b || x.Model != y.Model || x.Rate != y.Rate || x.Producers != y.Producers || !wanted(x) || x.Bound != y.Bound || x.Txn != nil && y.Txn != nil && variantOf(x) != variantOf(y) {
 					continue
 				}
-				if iv, ok := ratio(r, x.ID, y.ID, pick); ok {
-					return iv, r, x, true
-				}
+				out = append(out, pairing{r, x, y})
 			}
 		}
 	}
-	return iv, nil, c, false
+	return out
+}
+
+// pair is the first pair of which a measure is known of both cells, and the measure's ratio.
+func (s *set) pair(a, b string, wanted func(result.Cell) bool, pick func(result.Trial) (float64, bool)) (iv stats.Interval, p pairing, ok bool) {
+	for _, p := range s.pairings(a, b, wanted) {
+		if iv, ok := p.ratio(pick); ok {
+			return iv, p, true
+		}
+	}
+	return iv, p, false
+}
+
+// disturbed says whether either cell had faults.
+func (p pairing) disturbed() bool {
+	for _, c := range []result.Cell{p.of, p.and} {
+		for _, t := range recorded(p.run, c.ID) {
+			if len(t.Faults) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func closedCell(c result.Cell) bool { return c.Model == "closed" && c.Bound != 1 }
@@ -102,13 +132,13 @@ func openCell(c result.Cell) bool { return c.Model != "closed" }
 
 func (s *set) idempotenceClaim() claim {
 	c := claim{Text: "Idempotent producers cost 20 to 30 % of the throughput.", Measured: notMeasured, Mark: "?"}
-	iv, r, cell, ok := s.pair("idempotent", "at_least_once", closedCell, throughput)
+	iv, p, ok := s.pair("idempotent", "at_least_once", closedCell, throughput)
 	if !ok {
 		return c
 	}
 	cost := stats.Interval{Center: 100 * (1 - iv.Center), Lo: 100 * (1 - iv.Hi), Hi: 100 * (1 - iv.Lo), N: iv.N, Confidence: iv.Confidence}
 	c.Measured = fmt.Sprintf("%s %% of the throughput, %s of %s", brackets(cost, func(v float64) string { return fmt.Sprintf("%.1f", v) }), span(iv), plural(iv.N, "block"))
-	c.Conditions = conditions(r, cell) + "; acks=all and five requests in flight in both columns"
+	c.Conditions = conditions(p.run, p.of) + "; acks=all and five requests in flight in both columns"
 	c.Mark, c.Judgement = within20to30(cost)
 	return c
 }
@@ -129,10 +159,7 @@ func within20to30(cost stats.Interval) (mark, judgement string) {
 	default:
 		return "?", "undecided: the bounds reach beyond the claim on both sides or one"
 	}
-	if cost.Confidence == 0 {
-		judgement += " (few blocks: a range, no interval)"
-	}
-	return mark, judgement
+	return mark, judgement + fewBlocks(cost)
 }
 
 // slowdownClaim judges the factor over the sizes that were measured: it is no constant.
@@ -140,7 +167,7 @@ func (s *set) slowdownClaim() claim {
 	c := claim{Text: "A full two-phase commit costs a factor of 10 to 100 in throughput.", Measured: notMeasured, Mark: "?"}
 	var told, held, conds []string
 	low, high := math.Inf(1), 0.0
-	voted := false
+	voted, few := false, ""
 	for _, r := range s.runs {
 		for _, l := range sizeLines(r) {
 			g := strings.TrimPrefix(l.guarantee[strings.Index(l.guarantee, "/")+1:], "/")
@@ -148,7 +175,7 @@ func (s *set) slowdownClaim() claim {
 				continue
 			}
 			if g == "two_phase_commit" {
-				voted = true
+				voted, few = true, fewBlocks(l.sizes[0].ratio)
 			}
 			first, last := l.sizes[0], l.sizes[len(l.sizes)-1]
 			told = append(told, fmt.Sprintf("%s: %s × at %s a transaction, %s × at %s", l.name(), slower(first.ratio), records(first.records), slower(last.ratio), records(last.records)))
@@ -178,6 +205,7 @@ func (s *set) slowdownClaim() claim {
 			c.Judgement += ". It is 10 to 100 for " + strings.Join(held, "; ") + "; more for smaller ones, less for larger ones"
 		}
 	}
+	c.Judgement += few
 	return c
 }
 
@@ -216,27 +244,25 @@ func (l *sizeLine) sizesAt(factor float64) float64 {
 
 func (s *set) latencyClaim() claim {
 	c := claim{Text: "A two-phase commit takes 2 to 5 times as long.", Measured: notMeasured, Mark: "?"}
-	var told []string
+	var told, conds []string
 	for _, g := range []string{"transactional", "two_phase_commit"} {
-		for _, q := range []struct {
-			name string
-			of   func(result.Latency) float64
-		}{{"p50", p50}, {"p99", p99}} {
-			iv, r, cell, ok := s.pair(g, "at_least_once", openCell, latency(visible, steady, q.of))
-			if !ok {
-				iv, r, cell, ok = s.pair(g, "idempotent", openCell, latency(visible, steady, q.of))
-			}
-			if !ok {
-				continue
-			}
-			told = append(told, fmt.Sprintf("%s, %s until visible: %s ×", look(g).Label, q.name, brackets(iv, sig)))
-			c.Conditions = conditions(r, cell)
-			if cell.Txn != nil {
-				c.Conditions += fmt.Sprintf("; %s a transaction", records(cell.Txn.Records))
-			}
-			if g == "two_phase_commit" && q.name == "p50" {
-				c.Mark, c.Judgement = twoToFive(iv)
-			}
+		p, mid, tail, ok := s.untilVisible(g)
+		if !ok {
+			continue
+		}
+		told = append(told, fmt.Sprintf("%s, p50 until visible: %s ×", look(g).Label, brackets(mid, sig)))
+		cond := conditions(p.run, p.of)
+		if p.of.Txn != nil {
+			cond += fmt.Sprintf("; %s a transaction", records(p.of.Txn.Records))
+		}
+		if tail.N > 0 {
+			told = append(told, fmt.Sprintf("%s, p99 until visible: %s ×", look(g).Label, brackets(tail, sig)))
+		} else if p.disturbed() {
+			cond += "; up to the first fault. Some of the slowest records waited for that fault's end, so no p99 is told"
+		}
+		conds = append(conds, cond)
+		if g == "two_phase_commit" {
+			c.Mark, c.Judgement = twoToFive(mid)
 		}
 	}
 	if len(told) > 0 {
@@ -245,28 +271,63 @@ func (s *set) latencyClaim() claim {
 		}
 		c.Judgement += ". A record waits for the end of its transaction: the figure rises with the transaction's duration"
 	}
-	if iv, r, cell, ok := s.pair("two_phase_commit", "transactional", openCell, latency(commit, steady, p50)); ok {
+	if iv, p, ok := s.pair("two_phase_commit", "transactional", openCell, latency(commit, steady, p50)); ok {
 		told = append(told, fmt.Sprintf("%s beside %s, p50 of a commit: %s ×", look("two_phase_commit").Label, look("transactional").Label, brackets(iv, sig)))
-		if c.Conditions == "" {
-			c.Conditions, c.Judgement = conditions(r, cell), "beside producers without transactions: "+notMeasured
+		if len(conds) == 0 {
+			conds, c.Judgement = []string{conditions(p.run, p.of)}, "beside producers without transactions: "+notMeasured
 		}
 	}
 	if len(told) > 0 {
-		c.Measured = strings.Join(told, "\n")
+		c.Measured, c.Conditions = strings.Join(told, "\n"), strings.Join(unique(conds, 2), ". ")
 	}
 	return c
+}
+
+// untilVisible compares a guarantee with one without transactions: where no fault disturbed either, else up to the first fault; with at
+// least once, else with idempotent producers. No p99 is told (tail.N is 0) where too few records lie beyond it, or where a fault followed:
+// a record that is sent right before one may wait for its end, which is not what a transaction costs.
+func (s *set) untilVisible(g string) (p pairing, mid, tail stats.Interval, ok bool) {
+	for _, disturbed := range []bool{false, true} {
+		for _, base := range []string{"at_least_once", "idempotent"} {
+			for _, p := range s.pairings(g, base, openCell) {
+				if p.disturbed() != disturbed {
+					continue
+				}
+				if mid, ok := p.ratio(latency(visible, steady, p50)); ok {
+					if !disturbed {
+						tail, _ = p.ratio(latency(visible, steady, p99))
+					}
+					return p, mid, tail, true
+				}
+			}
+		}
+	}
+	return p, mid, tail, false
 }
 
 func twoToFive(iv stats.Interval) (mark, judgement string) {
 	switch {
 	case iv.Lo >= 2 && iv.Hi <= 5:
-		return "✓", "holds here"
+		mark, judgement = "✓", "holds here"
 	case iv.Hi < 2:
-		return "✗", "it takes less"
+		mark, judgement = "✗", "it takes less"
 	case iv.Lo > 5:
-		return "✗", "it takes more"
+		mark, judgement = "✗", "it takes more"
+	default:
+		return "?", "undecided: the bounds reach beyond the claim"
 	}
-	return "?", "undecided: the bounds reach beyond the claim"
+	return mark, judgement + fewBlocks(iv)
+}
+
+// fewBlocks is what a judgement says of a figure that has no interval.
+func fewBlocks(iv stats.Interval) string {
+	switch {
+	case iv.Confidence > 0:
+		return ""
+	case iv.N == 1:
+		return " (one block: no interval)"
+	}
+	return " (few blocks: a range, no interval)"
 }
 
 func (s *set) blockingClaim() claim {

@@ -27,19 +27,24 @@ func loadCurve(r *result.Run, guarantees []string, metric string) *Chart {
 			a, okA := summary(ts, latency(metric, steady, p50))
 			b, okB := summary(ts, latency(metric, steady, p99))
 			got, _ := summary(ts, throughput)
-			if !okA || !okB {
+			if !okA {
 				continue
 			}
-			x := c.Rate / 1000
-			med = append(med, plotter.XY{X: x, Y: a.Center})
-			tail = append(tail, plotter.XY{X: x, Y: b.Center})
-			if got.Center >= achievedShare*c.Rate {
-				kept = append(kept, med[len(med)-1], tail[len(tail)-1])
-			} else {
-				missed = append(missed, med[len(med)-1], tail[len(tail)-1])
+			dots := &kept
+			if got.Center < achievedShare*c.Rate {
+				dots = &missed
 			}
-			lo, hi = math.Min(lo, a.Lo), math.Max(hi, b.Hi)
-			data.Rows = append(data.Rows, []string{g, f3(c.Rate), f3(got.Center), f3(a.Center), f3(a.Lo), f3(a.Hi), f3(b.Center), f3(b.Lo), f3(b.Hi), fmt.Sprint(len(ts))})
+			middle := plotter.XY{X: c.Rate / 1000, Y: a.Center}
+			med, *dots = append(med, middle), append(*dots, middle)
+			lo, hi = math.Min(lo, a.Lo), math.Max(hi, a.Hi)
+			row := []string{g, f3(c.Rate), f3(got.Center), f3(a.Center), f3(a.Lo), f3(a.Hi), "too few", "", "", fmt.Sprint(len(ts))}
+			if okB {
+				slow := plotter.XY{X: c.Rate / 1000, Y: b.Center}
+				tail, *dots = append(tail, slow), append(*dots, slow)
+				hi = math.Max(hi, b.Hi)
+				row[6], row[7], row[8] = f3(b.Center), f3(b.Lo), f3(b.Hi)
+			}
+			data.Rows = append(data.Rows, row)
 		}
 		if len(med) == 0 {
 			continue
@@ -47,7 +52,10 @@ func loadCurve(r *result.Run, guarantees []string, metric string) *Chart {
 		s := look(g)
 		dashed := s
 		s.Dashes, dashed.Dashes = nil, []vg.Length{4, 3}
-		p.Add(lineOf(med, s, 1.6, true), lineOf(tail, dashed, 1.6, true))
+		p.Add(lineOf(med, s, 1.6, true))
+		if len(tail) > 0 {
+			p.Add(lineOf(tail, dashed, 1.6, true))
+		}
 		if len(kept) > 0 {
 			p.Add(dotsOf(kept, s, false))
 		}
@@ -62,6 +70,6 @@ func loadCurve(r *result.Run, guarantees []string, metric string) *Chart {
 	setLog(&p.Y, lo, hi)
 	return newChart("latency-load-"+metric, "Latency against offered load",
 		fmt.Sprintf("Until %s, against offered load: p50 solid, p99 dashed; hollow where less than 99 %% was achieved.", metricNames[metric]),
-		"Each point is the median over the trials at that load; the CSV holds the interval. Only open-loop trials are here: their send times never wait for the system.",
+		"Each point is the median over the trials at that load; the CSV holds the interval. No p99 stands where fewer than ten samples lie beyond it. Only open-loop trials are here: their send times never wait for the system.",
 		single(p, halfWidth, plotHeight), data)
 }

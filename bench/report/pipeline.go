@@ -13,7 +13,7 @@ import (
 // pipelines lists what groups made of what they read: inputs whose output is missing or there twice, and what was given to a group more
 // than once. A row is a cell whose trials had a group.
 func (s *set) pipelines() Table {
-	t := Table{Head: []string{"scenario", "guarantee", "inputs", "output lost", "output doubled", "≤ per million (95 %)", "given to the group twice", "three times or more"}}
+	t := Table{Head: []string{"scenario", "guarantee", "offered/s", "inputs", "output lost", "output doubled", "≤ per million (95 %)", "given to the group twice", "three times or more"}}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {
 			ts := recorded(r, c.ID)
@@ -22,11 +22,14 @@ func (s *set) pipelines() Table {
 			if !grouped && !piped {
 				continue
 			}
-			name := cellName(c)
-			row := []string{r.Manifest.Scenario.Name, name, "no pipeline", "", "", "", thousands(again.Shapes["delivered twice"]), thousands(again.Shapes["delivered three times or more"])}
+			load := "closed model"
+			if c.Model != "closed" {
+				load = compact(c.Rate)
+			}
+			row := []string{r.Manifest.Scenario.Name, cellName(c), load, "no pipeline", "", "", "", thousands(again.Shapes["delivered twice"]), thousands(again.Shapes["delivered three times or more"])}
 			if piped {
-				row[2], row[3], row[4] = thousands(made.Denominator), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"])
-				row[5] = perMillion(stats.UpperBound(min(made.Count, made.Denominator), made.Denominator))
+				row[3], row[4], row[5] = thousands(made.Denominator), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"])
+				row[6] = perMillion(stats.UpperBound(min(made.Count, made.Denominator), made.Denominator))
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -36,10 +39,19 @@ func (s *set) pipelines() Table {
 
 // pipelineOutcome answers a scenario that asks what became of the inputs.
 func pipelineOutcome(r *result.Run) string {
-	var parts []string
+	var names []string
+	all := map[string][]result.Trial{} // at all loads
 	for _, c := range r.Manifest.Cells {
-		if made, ok := ruleOf(recorded(r, c.ID), "C7"); ok {
-			parts = append(parts, fmt.Sprintf("%s: %s lost and %s doubled of %s inputs", cellName(c), thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"]), thousands(made.Denominator)))
+		name := cellName(c)
+		if all[name] == nil {
+			names = append(names, name)
+		}
+		all[name] = append(all[name], recorded(r, c.ID)...)
+	}
+	var parts []string
+	for _, name := range names {
+		if made, ok := ruleOf(all[name], "C7"); ok {
+			parts = append(parts, fmt.Sprintf("%s: %s lost and %s doubled of %s inputs", name, thousands(made.Shapes["lost"]), thousands(made.Shapes["doubled"]), thousands(made.Denominator)))
 		}
 	}
 	return strings.Join(parts, "; ")

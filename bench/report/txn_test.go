@@ -265,6 +265,56 @@ func TestClaimsAreJudgedOnWhatWasMeasuredAndOnNothingElse(t *testing.T) {
 	}
 }
 
+// A record that is sent right before a fault may wait for its end: the slowest records of such a run tell of the fault.
+func TestTheClaimOfLatencyIsNotJudgedOnWhatWaitedForAFault(t *testing.T) {
+	claim := func(samples ...*txnSample) claim {
+		s := &set{}
+		for _, x := range samples {
+			s.runs = append(s.runs, &result.Run{Manifest: x.m, Results: x.res})
+		}
+		return s.latencyClaim()
+	}
+	struck := crashes(6)
+	for i := range struck.res.Trials { // what the fault did to the few records before it
+		l := struck.res.Trials[i].Latency["visible"]["steady"]
+		l.P99 = 5000
+		struck.res.Trials[i].Latency["visible"]["steady"] = l
+	}
+	c := claim(struck)
+	if strings.Contains(c.Measured, "p99") || !strings.Contains(c.Measured, "two-phase commit, p50 until visible") || !strings.Contains(c.Conditions, "up to the first fault") {
+		t.Errorf("%+v", c)
+	}
+	calm := crashes(6)
+	for i := range calm.res.Trials {
+		calm.res.Trials[i].Faults, calm.m.Scenario.Name = nil, "calm"
+	}
+	for _, both := range [][]*txnSample{{struck, calm}, {calm, struck}} { // whichever ran first
+		if c := claim(both...); strings.Count(c.Measured, "p99 until visible") != 2 || strings.Contains(c.Conditions, "fault") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if c := claim(calm); strings.Contains(c.Judgement, "block") {
+		t.Errorf("six blocks have an interval: %+v", c)
+	}
+	for blocks, want := range map[int]string{1: "one block: no interval", 3: "few blocks: a range, no interval"} {
+		s := crashes(blocks)
+		for i, tr := range s.res.Trials { // far beyond what is claimed
+			if tr.Counts.Txns > 0 {
+				l := tr.Latency["visible"]["steady"]
+				l.P50 *= 10
+				s.res.Trials[i].Latency["visible"]["steady"] = l
+			}
+		}
+		if c := claim(s); c.Mark != "✗" || !strings.Contains(c.Judgement, want) {
+			t.Errorf("%d blocks: %+v", blocks, c)
+		}
+		s = sizes(blocks, true)
+		if c := (&set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}).slowdownClaim(); !strings.Contains(c.Judgement, want) {
+			t.Errorf("%d blocks: %+v", blocks, c)
+		}
+	}
+}
+
 func TestTheSizeAtWhichHalfTheRateIsReachedIsThatOfTheFit(t *testing.T) {
 	s := sizes(6, true)
 	lines := sizeLines(&result.Run{Manifest: s.m, Results: s.res})
@@ -319,6 +369,11 @@ func TestLatenciesOfTransactionsAreDrawnAgainstLoadEachForItself(t *testing.T) {
 				if c.Txn != nil {
 					t.Commits, t.Counts.Txns = rate, 100
 					t.Latency["commit"], t.Latency["visible"], t.Latency["end_to_end"] = ms(2+rate/9000), ms(60), ms(130)
+					if rate == 1000 { // too few commits for a p99
+						few := t.Latency["commit"]["steady"]
+						few.P99 = 0
+						t.Latency["commit"]["steady"] = few
+					}
 				}
 			})
 		}
@@ -335,6 +390,21 @@ func TestLatenciesOfTransactionsAreDrawnAgainstLoadEachForItself(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, "charts", "latency-load-"+m+".png")); err != nil {
 			t.Error(err)
 		}
+	}
+	csv, err := os.ReadFile(filepath.Join(root, "charts", "latency-load-commit.csv"))
+	if rows := strings.Split(strings.TrimSpace(string(csv)), "\n"); err != nil || len(rows) != 4 || !strings.Contains(rows[1], "transactional,1000.000,") || !strings.Contains(rows[1], ",too few,,,") || strings.Contains(rows[2], "too few") {
+		t.Errorf("%v %q", err, rows)
+	}
+	pipes := (&set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}).pipelines()
+	loads := map[string]int{}
+	for _, row := range pipes.Rows {
+		loads[row[2]]++
+	}
+	if len(pipes.Rows) != 6 || loads["1,000"] != 2 || loads["5,000"] != 2 || loads["20,000"] != 2 {
+		t.Errorf("%q", pipes.Rows)
+	}
+	if told := pipelineOutcome(&result.Run{Manifest: s.m, Results: s.res}); strings.Count(told, "transactional: ") != 1 || !strings.Contains(told, "transactional: 0 lost and 0 doubled of 900,000 inputs") {
+		t.Errorf("%q", told)
 	}
 	if strings.Contains(page, "What is commonly said") && !strings.Contains(page, "until visible") {
 		t.Error("claims without a measurement")
