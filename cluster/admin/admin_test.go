@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -26,7 +27,7 @@ import (
 	"gopherlog/engine/failpoint"
 )
 
-var update = flag.Bool("update", false, "write docs/METRICS.md anew")
+var update = flag.Bool("update", false, "write docs/METRICS.md and docs/FAILPOINTS.md anew")
 
 func listen(t *testing.T, addr string) net.Listener {
 	t.Helper()
@@ -160,6 +161,38 @@ func TestMetricsDocument(t *testing.T) {
 		}
 	}
 }
+
+// TestFailpointsDocument keeps docs/FAILPOINTS.md what the rooms register: a scenario can only name what its author can look up.
+func TestFailpointsDocument(t *testing.T) {
+	var doc strings.Builder
+	doc.WriteString(failpointsHead)
+	for _, name := range failpoint.Names() {
+		if name != point && !strings.HasPrefix(string(name), "sabotage/") {
+			fmt.Fprintf(&doc, "| `%s` | %s |\n", name, failpoint.What(name))
+		}
+	}
+	path := filepath.Join("..", "..", "docs", "FAILPOINTS.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || doc.String() != string(want) {
+		t.Errorf("docs/FAILPOINTS.md is not what is registered (%v); -update writes it anew:\n%s", err, doc.String())
+	}
+}
+
+const failpointsHead = `# Failpoints
+
+Written by ` + "`go test ./cluster/admin -run TestFailpointsDocument -update`" + ` from what the rooms register. A failpoint is a place in a broker's code at which a test may make
+it fail, wait or die. A [scenario](SCENARIOS.md) kills a broker there with ` + "`at: on failpoint NAME hit N`" + `, ` + "`mqbench run -failpoint 'NAME=ACTION'`" + ` arms
+one for a whole run, and a node that was started for tests takes ` + "`POST /failpoint`" + ` at its control port (actions: ` + "`error`, `sleep 200ms`, `panic`, `exit`, `block`" + `,
+each with ` + "`nth=3`, `probability=0.01` or `seed=7`" + `). The planted faults that ` + "`mqbench run -sabotage`" + ` switches on are in [TESTING](TESTING.md).
+
+| Failpoint | What comes next there, or how far things have come |
+| --- | --- |
+`
 
 func TestRegistryKnowsKindLabelsAndHelp(t *testing.T) {
 	reg := admin.NewRegistry()

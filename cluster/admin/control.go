@@ -37,7 +37,7 @@ const sabotagePrefix = "sabotage/"
 // NewControl returns the server of the test-control port, or why it must not exist.
 //
 //	GET  /failpoint              all points, what is armed, and the hits since anything was armed
-//	POST /failpoint {"name": "log/before-sync", "action": "error nth=3"}    "off" disarms, "release" lets blocked passes go on
+//	POST /failpoint {"name": "log/sync", "action": "error nth=3"}    "off" disarms, "release" lets blocked passes go on
 //	GET  /voted                  what this node applied of transactions that commit by vote
 //	POST /sabotage  {"name": "skip-dedupe", "on": true, "arg": 5000}
 //
