@@ -3,10 +3,12 @@ package main
 import (
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"gopherlog/txn/group"
+	"gopherlog/txn/twopc"
 )
 
 // TestGateHangsUpUntilItIsOpened: a client of a node that is not ready goes on to another one at once.
@@ -79,5 +81,41 @@ func TestSessionTimeoutsOfGroupsMustLeaveRoom(t *testing.T) {
 	f := nodeFlags{ID: 1, Addr: "h:1", Data: "d", Set: map[string]string{"group.min.session.timeout.ms": "7000", "group.max.session.timeout.ms": "6000"}}
 	if _, err := f.check(); err == nil {
 		t.Fatal("accepted")
+	}
+}
+
+func TestSettingsOfVotedTransactionsAreTakenOrRefused(t *testing.T) {
+	set := func(key, value string) (*settings, error) {
+		return (nodeFlags{ID: 1, Addr: "h:1", Data: "d", Set: map[string]string{key: value}}).check()
+	}
+	for _, c := range []struct{ key, value string }{
+		{"transaction.voted.prefix", "vote-"}, {"transaction.voted.prefix", ""}, {"transaction.voted.replicas", "1"}, {"transaction.voted.replicas", "3"},
+		{"transaction.voted.timeout.ms", "250"},
+	} {
+		s, err := set(c.key, c.value)
+		if err != nil {
+			t.Errorf("%s=%s: %v", c.key, c.value, err)
+			continue
+		}
+		want := defaultVoted()
+		switch c.key {
+		case "transaction.voted.prefix":
+			want.prefix = twopc.Prefix(c.value)
+		case "transaction.voted.replicas":
+			want.replicas = map[string]int{"1": 1, "3": 3}[c.value]
+		default:
+			want.machine.VoteTimeout = 250 * time.Millisecond
+		}
+		if s.node.voted != want {
+			t.Errorf("%s=%s: %+v, want %+v", c.key, c.value, s.node.voted, want)
+		}
+	}
+	for _, c := range []struct{ key, value, says string }{
+		{"transaction.voted.replicas", "2", "want 1"}, {"transaction.voted.replicas", "0", "want 1"}, {"transaction.voted.timeout.ms", "0", ""},
+		{"transaction.voted.timeout.ms", "3600001", ""}, {"transaction.voted.timeout.ms", "soon", ""}, {"transaction.voted.prefix", strings.Repeat("p", maxPrefix+1), "at most 100"},
+	} {
+		if _, err := set(c.key, c.value); err == nil || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s=%s: %v", c.key, c.value, err)
+		}
 	}
 }
