@@ -16,6 +16,7 @@ var txnOffsetCommitAPI = api{
 	notes: []string{
 		"Answered when the offsets are committed on a majority of the group's shard, as pending: they count when the transaction commits. Until it ends, OffsetFetch with RequireStable answers UNSTABLE_OFFSET_COMMIT for them.",
 		"From version 3 on a client may name its group member and generation, which are then judged as in OffsetCommit (KIP-447). From version 6 on topics are named by their ids; one that does not exist is UNKNOWN_TOPIC_ID. One that this node has not heard of is looked for first, 500 ms at most.",
+		"While the transaction before is ending the request waits, up to 5 seconds, and is answered COORDINATOR_NOT_AVAILABLE after that: by CONCURRENT_TRANSACTIONS some clients would give the transaction up.",
 	},
 }
 

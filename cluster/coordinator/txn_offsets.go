@@ -70,7 +70,7 @@ func (t *groupTerm) commitTxn(id string, e group.Commit, by Transaction, offsets
 // txnCodeOf is what a client is told whose offsets did not become part of its transaction.
 func txnCodeOf(err error) kafkatx.Code {
 	switch {
-	case errors.Is(err, partition.ErrInvalidTxnState):
+	case errors.Is(err, partition.ErrInvalidTxnState), errors.Is(err, partition.ErrTransactionAborted):
 		return kafkatx.TransactionAbortable
 	case errors.Is(err, partition.ErrInvalidProducerEpoch):
 		return kafkatx.InvalidProducerEpoch
@@ -79,7 +79,7 @@ func txnCodeOf(err error) kafkatx.Code {
 	case errors.Is(err, partition.ErrInvalidProducerIDMapping):
 		return kafkatx.InvalidProducerIDMapping
 	case errors.Is(err, partition.ErrConcurrentTransactions):
-		return kafkatx.ConcurrentTransactions
+		return kafkatx.Code(NotAvailable) // clients of every kind ask again; by the other code some give the transaction up
 	}
 	return kafkatx.Code(codeOf(err))
 }
