@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"gopherlog/bench/scenario"
@@ -38,8 +39,11 @@ func ConfigOf(g scenario.Guarantee, p scenario.Producers, maxOutstanding int) (P
 	return c, nil
 }
 
-// votedPrefix begins the transactional ids that brokers end by a voted two-phase commit.
+// votedPrefix begins the transactional ids of two_phase_commit.
 const votedPrefix = "2pc."
+
+// VotesOn says whether brokers that vote on transactional ids with a prefix vote on those of two_phase_commit.
+func VotesOn(prefix string) bool { return prefix != "" && strings.HasPrefix(votedPrefix, prefix) }
 
 // TransactionalID names producer i of a run, behind the prefix of everything that the run creates; empty where the guarantee has no
 // transactions.

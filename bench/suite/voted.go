@@ -48,12 +48,17 @@ func votes(ctx context.Context, c scenario.Cell, d load.Driver) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: ask whether voted transactions are served: %w", ErrEnvironment, err)
-	case prefix == "" && c.Target.System == "external":
-		return fmt.Errorf("%w: these brokers have no voted two-phase commit", errAbsent)
-	case prefix == "":
-		return fmt.Errorf("%w: voted transactions are not served yet by these brokers", ErrEnvironment)
+	case load.VotesOn(prefix):
+		return nil
 	}
-	return nil
+	kind, why := ErrEnvironment, "voted transactions are not served by these brokers"
+	if c.Target.System == "external" {
+		kind, why = errAbsent, "these brokers have no voted two-phase commit"
+	}
+	if prefix != "" { // what we would send, they would end in Kafka's way
+		why = fmt.Sprintf("these brokers vote on transactional ids that begin with %q, and those of two_phase_commit do not", prefix)
+	}
+	return fmt.Errorf("%w: %s", kind, why)
 }
 
 // coordinator names the node that coordinates the transactions of the first worker, or else of the first producer; or the first group.

@@ -1,7 +1,9 @@
 package suite
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -60,5 +62,38 @@ func TestApacheKafkaHasNoVotes(t *testing.T) {
 	c.Guarantee = scenario.Transactional
 	if err := cannot(c); err != nil {
 		t.Error(err)
+	}
+}
+
+// votesOn is a driver of brokers that vote on transactional ids with a prefix.
+type votesOn struct {
+	load.Driver
+	prefix string
+}
+
+func (p votesOn) VotedPrefix(context.Context) (string, error) { return p.prefix, nil }
+
+// What brokers would end in Kafka's way is not measured as a two-phase commit.
+func TestBrokersThatVoteOnOtherIdsAreNotMeasuredByOurs(t *testing.T) {
+	for _, c := range []struct {
+		guarantee      scenario.Guarantee
+		system, prefix string
+		want           error
+		says           string
+	}{
+		{scenario.TwoPhaseCommit, "gopherlog", "2pc.", nil, ""},
+		{scenario.TwoPhaseCommit, "external", "2", nil, ""}, // ours as well
+		{scenario.TwoPhaseCommit, "gopherlog", "vote-", ErrEnvironment, `begin with "vote-"`},
+		{scenario.TwoPhaseCommit, "external", "vote-", errAbsent, `begin with "vote-"`},
+		{scenario.TwoPhaseCommit, "external", "2pc.mine-", errAbsent, `begin with "2pc.mine-"`},
+		{scenario.TwoPhaseCommit, "gopherlog", "", ErrEnvironment, "not served"},
+		{scenario.TwoPhaseCommit, "external", "", errAbsent, "no voted"},
+		{scenario.Transactional, "gopherlog", "vote-", nil, ""},
+	} {
+		cell := scenario.Cell{Scenario: scenario.Scenario{Guarantee: c.guarantee, Target: scenario.Target{System: c.system}}}
+		err := votes(t.Context(), cell, votesOn{prefix: c.prefix})
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }
