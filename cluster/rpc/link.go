@@ -60,48 +60,55 @@ func (p *peer) dialLink(ctx context.Context) (*link, error) {
 	}
 	lctx, cancel := context.WithCancel(ctx)
 	stopDial := context.AfterFunc(dctx, cancel) // ends the handshake, too
-	fail := func(err error) (*link, error) {
-		stopDial()
+	stream, err := p.greet(lctx, cc, addr)
+	if !stopDial() && err == nil {
+		err = dctx.Err()
+	}
+	if err != nil {
 		cancel()
 		cc.Close()
 		conn.Close()
 		return nil, err
 	}
-	stream, err := rpcpb.NewPeerClient(cc).Link(lctx)
+	return p.newLink(cc, stream, cancel), nil
+}
+
+// greet opens the stream and exchanges hellos on it. Who answers must be the peer, and one that this node admits.
+func (p *peer) greet(ctx context.Context, cc *grpc.ClientConn, addr string) (rpcpb.Peer_LinkClient, error) {
+	stream, err := rpcpb.NewPeerClient(cc).Link(ctx)
 	if err != nil {
-		return fail(fromStatus(err))
+		return nil, fromStatus(err)
 	}
-	h := n.hello(p.id)
+	h := p.node.hello(p.id)
 	if err := stream.Send(&rpcpb.Envelope{Hello: h.proto(), Cluster: h.cluster}); err != nil {
 		_, err = stream.Recv() // says why
-		return fail(fromStatus(err))
+		return nil, fromStatus(err)
 	}
 	first, err := stream.Recv()
 	if err != nil {
-		return fail(fromStatus(err))
+		return nil, fromStatus(err)
 	}
 	answer := helloFromProto(first.GetHello())
 	if answer.from != p.id {
-		return fail(&remoteError{errWrongNode, fmt.Sprintf("rpc: node %d answers at %s, want node %d: check the addresses in -peers", answer.from, addr, p.id)})
+		return nil, &remoteError{errWrongNode, fmt.Sprintf("rpc: node %d answers at %s, want node %d: check the addresses in -peers", answer.from, addr, p.id)}
 	}
-	if err := n.admit(answer); err != nil {
-		return fail(err)
-	}
-	if !stopDial() {
-		return fail(dctx.Err())
-	}
+	return stream, p.node.admit(answer)
+}
+
+// newLink takes over a stream on which hellos were exchanged; cancel ends it.
+func (p *peer) newLink(cc *grpc.ClientConn, stream rpcpb.Peer_LinkClient, cancel context.CancelFunc) *link {
 	l := &link{
 		peer: p, cc: cc, stream: stream, cancel: cancel, closed: make(chan struct{}),
 		expected: make(map[uint64]expecter), pings: make(map[uint64]time.Time),
 	}
-	l.out = newSender(stream.Send, n.cfg.ClusterID)
+	l.out = newSender(stream.Send, p.node.cfg.ClusterID)
 	l.wg.Go(l.read)
 	l.wg.Go(func() {
 		if err := l.out.run(l.closed); err != nil {
 			l.close(fromStatus(err))
 		}
 	})
-	return l, nil
+	return l
 }
 
 func (n *Node) dial(ctx context.Context, to NodeID, addr string) (net.Conn, error) {
