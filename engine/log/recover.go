@@ -149,7 +149,13 @@ func (r *recovery) recoverSegment(s *segment, next int64) error {
 	if err != nil {
 		return err
 	}
+	return r.recoverRest(s, size, next, old)
+}
+
+// recoverRest scans the segment behind its trusted entries and makes their rows again; old are the rows that were there.
+func (r *recovery) recoverRest(s *segment, size, next int64, old []ridxEntry) error {
 	again := s.n == 0 && r.hasPoint && r.point.index >= s.first
+	var err error
 	if again {
 		err = r.disown(s)
 	} else {
