@@ -31,7 +31,7 @@ var (
 	descVerified   = desc("verifications_total", "Questions to coordinators whether a transaction is ongoing.", perPartition...)
 	descBudget     = desc("produce_budget_used_bytes", "Bytes of produced batches that wait on this node.")
 	descReplicas   = desc("replicas", "Replicas on this node by state.", "state")
-	descWaiters    = desc("parked_fetches", "Fetches that wait for more data, counted per partition.")
+	descWaiters    = desc("parked_fetches", "Fetches that wait for more data, and requests that wait for a leader, counted per partition.")
 
 	allDescs = []*prometheus.Desc{
 		descEnd, descHW, descStart, descLeader, descTerm, descSize, descProducers, descQueued,

@@ -2,7 +2,8 @@ package partition
 
 import "slices"
 
-// Waiter is one parked fetch. It may be parked on many partitions; whichever moves first fills C.
+// Waiter is whoever waits for something of a partition: a parked fetch, or requests that meet it between leaders. It may be parked on many
+// partitions; whichever moves first fills C.
 type Waiter struct {
 	// C receives once when a partition that the waiter was parked on moved or changed its leader.
 	C chan struct{}

@@ -6,7 +6,8 @@
 // the hooks of GroupOptions.
 //
 // A connection shows by its first bytes what it is. gRPC carries votes,
-// pre-votes, heartbeats, pings, TimeoutNow, snapshots, typed calls and all of
-// the control group; one plain TCP stream per peer carries the partitions'
-// AppendEntries in frames of its own.
+// pre-votes, heartbeats, pings, TimeoutNow, snapshots, long typed calls and
+// all of the control group; one plain TCP stream per peer carries the
+// partitions' AppendEntries in frames of its own, with short calls and
+// messages between them.
 package rpc
