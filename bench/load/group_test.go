@@ -66,7 +66,7 @@ func stepsOf(t testing.TB, dir string) (steps map[history.Step]int, origins map[
 }
 
 func TestAGroupMakesOneOutputOfEachInput(t *testing.T) {
-	for _, g := range []scenario.Guarantee{scenario.AtMostOnce, scenario.AtLeastOnce, scenario.Idempotent, scenario.Transactional} {
+	for _, g := range []scenario.Guarantee{scenario.AtMostOnce, scenario.AtLeastOnce, scenario.Idempotent, scenario.Transactional, scenario.TwoPhaseCommit} {
 		t.Run(string(g), func(t *testing.T) {
 			_, d := fakeCluster(t, shortSessions)
 			p := groupPlan(t, g)
