@@ -111,3 +111,22 @@ func (v *Voted) serveVerify(ctx context.Context, _ rpc.NodeID, req []byte) ([]by
 		return nil, ctx.Err()
 	}
 }
+
+// wordOf is what a partition is told.
+func wordOf(a twopc.Answer) (partition.Verified, error) {
+	switch a.Result {
+	case twopc.Done:
+		return partition.Verified{Ongoing: true, Txn: a.Txn, Timeout: a.Timeout}, nil
+	case twopc.Busy:
+		return partition.Verified{}, partition.ErrConcurrentTransactions
+	case twopc.Aborted, twopc.Stale:
+		return partition.Verified{}, partition.ErrTransactionAborted
+	case twopc.Fenced:
+		return partition.Verified{}, partition.ErrProducerFenced
+	case twopc.BadState:
+		return partition.Verified{}, partition.ErrInvalidTxnState
+	case twopc.BadID:
+		return partition.Verified{}, partition.ErrInvalidProducerIDMapping
+	}
+	return partition.Verified{}, partition.ErrNotCoordinator
+}

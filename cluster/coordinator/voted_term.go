@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -56,24 +55,6 @@ type voted struct {
 	aborted bool
 }
 
-// paper is a request.
-type paper struct {
-	event   func(r twopc.Request, fresh int64) twopc.Event
-	done    func(twopc.Answer)
-	until   time.Time // when it is not held any longer
-	takesID bool      // it may need an unused producer id
-	commits bool      // it asks for a commit
-	of      *voted
-}
-
-func (a *paper) refuse(c kafkatx.Code) { a.done(twopc.Answer{Result: asCode + twopc.Result(c)}) }
-
-// timerPatience is the kind of the timer that ends waiting; the machine's own kinds are smaller.
-const timerPatience = 100
-
-// timerRevive is the kind of the timer after which a spoiled machine may be replaced.
-const timerRevive = 101
-
 func newVotedTerm(v *Voted, t *term) *votedTerm {
 	return &votedTerm{
 		term: t, v: v, table: t.s.table.(*votedTable), lives: map[string]*voted{}, boots: map[string]uint8{}, asked: map[twopc.Request]*paper{},
@@ -101,12 +82,6 @@ func (t *votedTerm) lost() {
 		a.refuse(kafkatx.NotCoordinator)
 	}
 	clear(t.asked)
-}
-
-func (t *votedTerm) refuse(all []*paper) {
-	for _, a := range all {
-		a.refuse(kafkatx.NotCoordinator)
-	}
 }
 
 // fire hands out a timer that is due.
@@ -188,114 +163,7 @@ func (l *voted) conclude(before, after twopc.Coordinator, e twopc.Event) {
 	}
 }
 
-// again hands in what was held, in order, as long as that changes something.
-func (t *votedTerm) again(l *voted) {
-	if l.again {
-		return
-	}
-	l.again = true
-	defer func() { l.again = false }()
-	for phase, first := l.state.Phase, true; len(l.held) > 0 && (first || l.state.Phase != phase) && !l.spoiled; first = false {
-		phase = l.state.Phase
-		held := l.held
-		l.held = nil
-		for _, a := range held {
-			t.request(l, a)
-		}
-	}
-	t.watch(l)
-}
-
-// request is handle for an event that is answered.
-func (t *votedTerm) request(l *voted, a *paper) {
-	a.of = l
-	switch {
-	case l.spoiled:
-		t.hold(l, a)
-		return
-	case a.commits && l.state.Phase == twopc.Open && t.hit(pointPrepare):
-		a.refuse(kafkatx.NotCoordinator)
-		return
-	}
-	fresh := int64(-1)
-	if a.takesID && t.v.cfg.Machine.NeedsProducerID(l.state) {
-		id, there := t.ids.peek()
-		if !there {
-			t.await(a)
-			return
-		}
-		t.ids.take(id)
-		fresh = id
-	}
-	if a.commits && l.state.Phase == twopc.Open {
-		l.hasty = t.commitBeforeVotes()
-	}
-	t.last++
-	t.asked[t.last] = a
-	t.handle(l, a.event(t.last, fresh))
-}
-
 func (t *votedTerm) hit(point failpoint.Name) bool { return t.v.cfg.Failpoints.Hit(point) != nil }
-
-// settle forgets a machine that holds nothing, and replaces one that was spoiled.
-func (t *votedTerm) settle(l *voted) {
-	if l.flying > 0 || t.lives[l.id] != l || l.again {
-		return
-	}
-	switch {
-	case l.spoiled && t.boots[l.id] < 1<<bootBits-1:
-		t.revive(l)
-	case !l.spoiled && l.state.Phase == twopc.Fresh && len(l.held) == 0 && !t.ids.awaits(l.id):
-		delete(t.lives, l.id)
-	}
-}
-
-// revive replaces a machine that was spoiled once it is certain that this is the coordinator still. A record whose append failed may be committed
-// by a successor: the log that is here does not tell then, and what it does not hold would be taken for aborted.
-func (t *votedTerm) revive(l *voted) {
-	if l.proving {
-		return
-	}
-	l.proving = true
-	t.confirm(func(still bool) {
-		t.post(func() {
-			l.proving = false
-			switch {
-			case t.lives[l.id] != l:
-			case still:
-				t.replace(l)
-			default: // the term is about to end; if not, it is tried again
-				t.after(timerKey{id: l.id, kind: timerRevive}, reviveAfter)
-			}
-		})
-	})
-}
-
-// replace makes a machine of what the log says.
-func (t *votedTerm) replace(l *voted) {
-	delete(t.lives, l.id)
-	t.boots[l.id]++
-	next := t.live(l.id)
-	next.held = l.held
-	t.again(next)
-	t.settle(next)
-}
-
-// reviveAfter is when leadership is confirmed once more.
-const reviveAfter = time.Second
-
-// spoil silences a machine: it does not know what the log says.
-func (t *votedTerm) spoil(l *voted) {
-	l.spoiled = true
-	l.state, _ = t.v.cfg.Machine.Coordinate(l.state, twopc.Lost{}, t.now())
-	for r, a := range t.asked {
-		if a.of == l {
-			delete(t.asked, r)
-			a.refuse(kafkatx.NotCoordinator)
-		}
-	}
-	t.settle(l)
-}
 
 func (t *votedTerm) do(l *voted, fx []twopc.Effect) {
 	for _, f := range fx {
@@ -381,74 +249,6 @@ func (t *votedTerm) hear(id string, m twopc.Message) {
 	t.handle(l, e)
 }
 
-// answer lets an answer go, or holds its request: one that met something under way is handed in again when that has changed. An answer that a
-// client cannot go on from waits until it is certain that this is the coordinator still.
-func (t *votedTerm) answer(l *voted, f twopc.Answer) {
-	a := t.asked[f.Request]
-	if a == nil {
-		return
-	}
-	delete(t.asked, f.Request)
-	switch {
-	case f.Result == twopc.Busy && t.now().Before(a.until):
-		t.hold(l, a)
-	case f.Confirm:
-		t.confirm(func(still bool) {
-			if !still {
-				a.refuse(kafkatx.NotCoordinator)
-				return
-			}
-			a.done(f)
-		})
-	default:
-		a.done(f)
-	}
-}
-
-func (t *votedTerm) hold(l *voted, a *paper) {
-	l.held = append(l.held, a)
-	t.watch(l)
-}
-
-// watch sets the timer to when the first of the held requests has waited enough.
-func (t *votedTerm) watch(l *voted) {
-	k := timerKey{id: l.id, kind: timerPatience}
-	if len(l.held) == 0 {
-		t.timers.stop(k)
-		return
-	}
-	t.timers.start(k, slices.MinFunc(l.held, func(a, b *paper) int { return a.until.Compare(b.until) }).until)
-}
-
-// expire answers what was held long enough.
-func (t *votedTerm) expire(l *voted) {
-	now := t.now()
-	l.held = slices.DeleteFunc(l.held, func(a *paper) bool {
-		if now.Before(a.until) {
-			return false
-		}
-		a.done(twopc.Answer{Result: twopc.Busy})
-		return true
-	})
-	t.watch(l)
-	t.settle(l)
-}
-
-// await hands a request in again when there is a producer id for it.
-func (t *votedTerm) await(a *paper) {
-	t.ids.await(a.of.id, func(err error) {
-		switch {
-		case err == nil:
-			t.request(t.live(a.of.id), a)
-		case errors.Is(err, partition.ErrNotCoordinator):
-			a.refuse(kafkatx.NotCoordinator)
-		default:
-			a.refuse(TxnLoadInProgress) // clients come again
-			t.settle(a.of)
-		}
-	})
-}
-
 // lookAgain repeats at once what is said to partitions that have another leader now.
 func (t *votedTerm) lookAgain(old, image *meta.Image) {
 	t.repeat(func(m twopc.Member) bool {
@@ -472,48 +272,6 @@ func (t *votedTerm) repeat(moved func(twopc.Member) bool) {
 			t.handle(l, twopc.Timer{Kind: twopc.TimerResend})
 		}
 	}
-}
-
-// sweep forgets transactional ids that nobody used for long.
-func (t *votedTerm) sweep() {
-	for _, id := range t.table.before(t.now().Add(-t.v.cfg.Expiry)) {
-		l := t.lives[id]
-		if l == nil {
-			l = t.live(id)
-		}
-		if l.state.Phase != twopc.Ready || l.flying > 0 || len(l.held) > 0 || l.spoiled {
-			continue
-		}
-		l.flying++
-		t.bundle.add(record.Record{Key: []byte(id)}, false, func(err error) { // without a value: it is forgotten
-			l.flying--
-			if err != nil {
-				t.v.cfg.Logger.Debug("transactional id was not forgotten", "id", id, "error", err)
-			}
-			t.settle(l)
-		})
-		t.spoil(l)
-	}
-	t.trim()
-}
-
-// wordOf is what a partition is told.
-func wordOf(a twopc.Answer) (partition.Verified, error) {
-	switch a.Result {
-	case twopc.Done:
-		return partition.Verified{Ongoing: true, Txn: a.Txn, Timeout: a.Timeout}, nil
-	case twopc.Busy:
-		return partition.Verified{}, partition.ErrConcurrentTransactions
-	case twopc.Aborted, twopc.Stale:
-		return partition.Verified{}, partition.ErrTransactionAborted
-	case twopc.Fenced:
-		return partition.Verified{}, partition.ErrProducerFenced
-	case twopc.BadState:
-		return partition.Verified{}, partition.ErrInvalidTxnState
-	case twopc.BadID:
-		return partition.Verified{}, partition.ErrInvalidProducerIDMapping
-	}
-	return partition.Verified{}, partition.ErrNotCoordinator
 }
 
 // defaultHaste: the planted fault acts on one of so many transactions.
