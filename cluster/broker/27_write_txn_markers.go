@@ -27,8 +27,43 @@ var writeTxnMarkersAPI = api{
 const markerTimeout = 30 * time.Second
 
 func writeTxnMarkers(c *call, req *kmsg.WriteTxnMarkersRequest, answer func(kmsg.Response)) {
-	resp := kmsg.NewPtrWriteTxnMarkersResponse()
-	var outs []*kmsg.WriteTxnMarkersResponseMarkerTopicPartition
+	resp, outs := markersUnanswered(req)
+	var left atomic.Int32
+	left.Store(int32(len(outs)) + 1)
+	finish := func() {
+		if left.Add(-1) == 0 {
+			answer(resp)
+		}
+	}
+	image, deadline, n := c.cfg.Meta.Image(), c.cfg.Now().Add(markerTimeout), 0
+	for i := range req.Markers {
+		in := &req.Markers[i]
+		for j := range in.Topics {
+			for _, number := range in.Topics[j].Partitions {
+				out := outs[n]
+				n++
+				end := func(code int16) {
+					out.ErrorCode = c.refuse(code)
+					finish()
+				}
+				p, _, code := c.find(image, in.Topics[j].Topic, number)
+				if in.ProducerID < 0 || in.ProducerEpoch < 0 {
+					code = codeInvalidRequest // nobody's
+				}
+				if code != codeNone {
+					end(code)
+					continue
+				}
+				c.writeMarker(p, in, deadline, end)
+			}
+		}
+	}
+	finish()
+}
+
+// markersUnanswered is the response without its error codes; outs are its partitions in the order of the request.
+func markersUnanswered(req *kmsg.WriteTxnMarkersRequest) (resp *kmsg.WriteTxnMarkersResponse, outs []*kmsg.WriteTxnMarkersResponseMarkerTopicPartition) {
+	resp = kmsg.NewPtrWriteTxnMarkersResponse()
 	resp.Markers = make([]kmsg.WriteTxnMarkersResponseMarker, len(req.Markers))
 	for i := range req.Markers {
 		in, out := &req.Markers[i], &resp.Markers[i]
@@ -46,50 +81,23 @@ func writeTxnMarkers(c *call, req *kmsg.WriteTxnMarkersRequest, answer func(kmsg
 			}
 		}
 	}
-	var left atomic.Int32
-	left.Store(int32(len(outs)) + 1)
-	finish := func() {
-		if left.Add(-1) == 0 {
-			answer(resp)
-		}
-	}
-	image, deadline, n := c.cfg.Meta.Image(), c.cfg.Now().Add(markerTimeout), 0
-	for i := range req.Markers {
-		in := &req.Markers[i]
-		m := producer.Marker{
+	return resp, outs
+}
+
+// writeMarker lets the partition write the marker; end is called once, with the code that answers it.
+func (c *call) writeMarker(p Partition, in *kmsg.WriteTxnMarkersRequestMarker, deadline time.Time, end func(code int16)) {
+	done := func(err error) { end(markerCode(err)) }
+	switch id := decreed(in); {
+	case id == "":
+		p.WriteMarker(producer.Marker{
 			ProducerID: in.ProducerID, Epoch: in.ProducerEpoch, CoordinatorEpoch: in.CoordinatorEpoch,
 			Version: producer.TransactionVersion(in.TransactionVersion), Commit: in.Committed,
-		}
-		for j := range in.Topics {
-			for _, number := range in.Topics[j].Partitions {
-				out := outs[n]
-				n++
-				p, _, code := c.find(image, in.Topics[j].Topic, number)
-				if m.ProducerID < 0 || m.Epoch < 0 {
-					code = codeInvalidRequest // nobody's
-				}
-				if code != codeNone {
-					out.ErrorCode = c.refuse(code)
-					finish()
-					continue
-				}
-				done := func(err error) {
-					out.ErrorCode = c.refuse(markerCode(err))
-					finish()
-				}
-				switch id := decreed(in); {
-				case id == "":
-					p.WriteMarker(m, deadline, done)
-				case !c.coordinatorLost(id):
-					out.ErrorCode = c.refuse(codeNotCoordinator)
-					finish()
-				default:
-					p.Decree(id, twopc.Identity{Producer: m.ProducerID, Epoch: m.Epoch}, m.Commit, done)
-				}
-			}
-		}
+		}, deadline, done)
+	case !c.coordinatorLost(id):
+		end(codeNotCoordinator)
+	default:
+		p.Decree(id, twopc.Identity{Producer: in.ProducerID, Epoch: in.ProducerEpoch}, in.Committed, done)
 	}
-	finish()
 }
 
 // decreed is the transactional id about which the marker is an operator's decision; else empty.
