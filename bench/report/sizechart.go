@@ -30,65 +30,97 @@ func transactionSize(r *result.Run) *Chart {
 		return nil
 	}
 	p := newPlot("records a transaction", "throughput, share of that without transactions")
-	data := Table{Head: []string{"guarantee", "variant", "records", "ratio", "low", "high", "bounds", "transactions_per_s", "fitted", "blocks"}}
-	lo, hi, low := math.Inf(1), 0.0, 0.5
-	for _, l := range lines {
-		for _, z := range l.sizes {
-			lo, hi, low = math.Min(lo, float64(z.records)), math.Max(hi, float64(z.records)), math.Min(low, z.ratio.Lo)
-		}
-	}
-	top := hi // of what is drawn, with the sizes that the curves are drawn on to
-	for _, l := range lines {
-		if l.beyond() && l.fit.Half.Center <= drawnOn*hi {
-			top = math.Max(top, l.fit.Half.Center*1.2)
-		}
-	}
-	setLog(&p.X, lo, top)
-	p.X.Min, p.X.Max = lo*0.8, top*1.25
-	setLog(&p.Y, low, 1)
-	p.Y.Max = 1.25
+	extent := extentOf(lines)
+	extent.axes(p)
 	p.Add(grid{}, halfLine{})
 	legend := plot.NewLegend()
 	legend.TextStyle, legend.Top, legend.Left = p.Legend.TextStyle, true, true
 	legend.Padding = vg.Points(2)
+	data := Table{Head: []string{"guarantee", "variant", "records", "ratio", "low", "high", "bounds", "transactions_per_s", "fitted", "blocks"}}
 	seen := map[color.RGBA]int{}
 	var halves halfTicks
 	for _, l := range lines {
 		s := look(l.guarantee)
 		s.Dashes = variantDashes[min(seen[s.Color], len(variantDashes)-1)]
 		seen[s.Color]++
-		var dots plotter.XYs
-		var bars whiskers
-		for _, z := range l.sizes {
-			n := float64(z.records)
-			dots = append(dots, plotter.XY{X: n, Y: z.ratio.Center})
-			bars = append(bars, whisker{n, z.ratio.Lo, z.ratio.Hi, s.Color})
-			fitted := ""
-			if l.fitted {
-				fitted = f3(l.relative(n))
-			}
-			data.Rows = append(data.Rows, []string{l.guarantee, l.variant, fmt.Sprint(z.records), f3(z.ratio.Center), f3(z.ratio.Lo), f3(z.ratio.Hi), span(z.ratio), f3(z.rate.Center), fitted, fmt.Sprint(z.ratio.N)})
-		}
-		if l.fitted && l.fit.Over {
-			last := float64(l.sizes[len(l.sizes)-1].records)
-			p.Add(lineOf(l.curve(float64(l.sizes[0].records), last), s, 1.7, true))
-			if l.beyond() && top > last {
-				p.Add(lineOf(l.curve(last, top), s, 0.8, true))
-			}
-			if h := l.fit.Half.Center; h >= lo && h <= top {
-				halves = append(halves, halfTick{h, s.Color})
-			}
-		} else {
-			p.Add(lineOf(dots, s, 1.2, true))
-		}
-		p.Add(bars, dotsOf(dots, s, false))
+		dots := l.draw(p, s, extent)
 		legend.Add(l.name(), lineOf(dots, s, 1.7, true), dotsOf(dots, s, false))
+		if h := l.fit.Half.Center; l.drawsCurve() && h >= extent.lo && h <= extent.top {
+			halves = append(halves, halfTick{h, s.Color})
+		}
+		data.Rows = append(data.Rows, l.rows()...)
 	}
 	p.Add(halves)
 	return newChart("transaction-size", "Throughput against the size of a transaction",
 		fmt.Sprintf("Records of committed transactions a second, 1 = %s by the same producers. %s", look(lines[0].base).Label, shape(r)),
 		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The ticks on the dotted line stand at n50, the size at which half of the rate without transactions is reached; where the curve is thin, nothing was measured and it is drawn on by the formula. Both axes are logarithmic. One point holds for its size only; the curve is the price.",
 		under(legend, len(lines), halfBand, single(p, fullWidth, plotHeight+30)), data)
+}
+
+// A sizeExtent is what the chart of sizes shows.
+type sizeExtent struct {
+	lo, top float64 // sizes: the smallest that was measured, the largest that was or to which a curve is drawn on
+	low     float64 // the smallest ratio
+}
+
+func extentOf(lines []*sizeLine) sizeExtent {
+	e := sizeExtent{lo: math.Inf(1), low: 0.5}
+	hi := 0.0
+	for _, l := range lines {
+		for _, z := range l.sizes {
+			e.lo, hi, e.low = math.Min(e.lo, float64(z.records)), math.Max(hi, float64(z.records)), math.Min(e.low, z.ratio.Lo)
+		}
+	}
+	e.top = hi
+	for _, l := range lines {
+		if l.beyond() && l.fit.Half.Center <= drawnOn*hi {
+			e.top = math.Max(e.top, l.fit.Half.Center*1.2)
+		}
+	}
+	return e
+}
+
+func (e sizeExtent) axes(p *plot.Plot) {
+	setLog(&p.X, e.lo, e.top)
+	p.X.Min, p.X.Max = e.lo*0.8, e.top*1.25
+	setLog(&p.Y, e.low, 1)
+	p.Y.Max = 1.25
+}
+
+// drawsCurve says whether the line follows its fit; else it joins what was measured.
+func (l *sizeLine) drawsCurve() bool { return l.fitted && l.fit.Over }
+
+// draw adds the line to the plot, its marks last, and returns where those stand.
+func (l *sizeLine) draw(p *plot.Plot, s series, e sizeExtent) (dots plotter.XYs) {
+	var bars whiskers
+	for _, z := range l.sizes {
+		n := float64(z.records)
+		dots = append(dots, plotter.XY{X: n, Y: z.ratio.Center})
+		bars = append(bars, whisker{n, z.ratio.Lo, z.ratio.Hi, s.Color})
+	}
+	if l.drawsCurve() {
+		last := float64(l.sizes[len(l.sizes)-1].records)
+		p.Add(lineOf(l.curve(float64(l.sizes[0].records), last), s, 1.7, true))
+		if l.beyond() && e.top > last {
+			p.Add(lineOf(l.curve(last, e.top), s, 0.8, true))
+		}
+	} else {
+		p.Add(lineOf(dots, s, 1.2, true))
+	}
+	p.Add(bars, dotsOf(dots, s, false))
+	return dots
+}
+
+// rows is the line as the table beside the chart shows it.
+func (l *sizeLine) rows() (all [][]string) {
+	for _, z := range l.sizes {
+		fitted := ""
+		if l.fitted {
+			fitted = f3(l.relative(float64(z.records)))
+		}
+		all = append(all, []string{l.guarantee, l.variant, fmt.Sprint(z.records), f3(z.ratio.Center), f3(z.ratio.Lo), f3(z.ratio.Hi), span(z.ratio), f3(z.rate.Center), fitted, fmt.Sprint(z.ratio.N)})
+	}
+	return all
 }
 
 func (l *sizeLine) curve(from, to float64) (xy plotter.XYs) {
