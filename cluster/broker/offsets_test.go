@@ -7,6 +7,7 @@ import (
 
 	"gopherlog/cluster/coordinator"
 	"gopherlog/cluster/meta"
+	"gopherlog/txn/producer"
 )
 
 // commitAt is OffsetCommit of a version: offset to partition 0 of each topic, by name or by id. It returns the codes.
@@ -82,6 +83,90 @@ func TestOffsetsByNameAndByIDAreTheSameOffsets(t *testing.T) {
 	req.Version, req.Groups[0].Group, req.Groups[0].Topics = 10, "g", nil
 	if g := c.ask(req).(*kmsg.OffsetFetchResponse).Groups[0]; len(g.Topics) != 1 || g.Topics[0].TopicID != id || g.Topics[0].Partitions[0].Offset != 10 {
 		t.Errorf("everything, by id: %+v", g)
+	}
+}
+
+// Where the epoch is missing a reader cannot tell that the log was cut below its offset.
+func TestACommittedOffsetComesBackWithItsLeaderEpochAndMetadata(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 1)
+	w.coordinate()
+	id, c := w.ctl.Image().Topic("t").ID, w.dial()
+	topic, p, note := topicNamed("t", id), kmsg.NewOffsetCommitRequestTopicPartition(), "a note"
+	p.Offset, p.LeaderEpoch, p.Metadata = 7, 3, &note
+	topic.Partitions = append(topic.Partitions, p)
+	commit := kmsg.NewPtrOffsetCommitRequest()
+	commit.Version, commit.Group = 10, "g"
+	commit.Topics = append(commit.Topics, topic)
+	if code := c.ask(commit).(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode; code != codeNone {
+		t.Fatalf("code %d", code)
+	}
+	for v := offsetFetchAPI.min; v <= offsetFetchAPI.max; v++ {
+		if got := c.fetchPartition(v, "g", "t", id, false); got.Offset != 7 || *got.Metadata != note || v >= 5 && got.LeaderEpoch != 3 {
+			t.Errorf("version %d: %+v", v, got)
+		}
+	}
+}
+
+// fetchPartition is OffsetFetch of a version: partition 0 of a topic that has an offset.
+func (c *client) fetchPartition(version int16, group, name string, id meta.TopicID, stable bool) kmsg.OffsetFetchResponseGroupTopicPartition {
+	c.t.Helper()
+	req := groupQuestion(9, version).(*kmsg.OffsetFetchRequest)
+	req.Version, req.RequireStable, req.Group, req.Groups[0].Group = version, stable, group, group
+	req.Topics[0].Topic, req.Topics[0].Partitions = name, []int32{0}
+	req.Groups[0].Topics[0].Topic, req.Groups[0].Topics[0].TopicID, req.Groups[0].Topics[0].Partitions = name, id, []int32{0}
+	resp := c.ask(req).(*kmsg.OffsetFetchResponse)
+	if version >= firstOffsetFetchGroups {
+		return resp.Groups[0].Topics[0].Partitions[0]
+	}
+	p, out := resp.Topics[0].Partitions[0], kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	out.Partition, out.Offset, out.LeaderEpoch, out.Metadata, out.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
+	return out
+}
+
+// While a transaction may change an offset, who asks for a stable one is told to come again; others get the one that counts until then.
+func TestOnlyWhoRequiresStableOffsetsIsToldThatOneIsUnstable(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 2)
+	w.coordinate()
+	w.coordinateTxns()
+	id, c := w.ctl.Image().Topic("t").ID, w.dial()
+	c.commitAt(10, "g", 1, topicNamed("t", id))
+	pending := w.withIDs(w.txnQuestion(28, 3)).(*kmsg.TxnOffsetCommitRequest)
+	pending.Version = 3
+	if code := c.ask(pending).(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode; code != codeNone {
+		t.Fatalf("code %d", code)
+	}
+	for v := offsetFetchAPI.min; v <= offsetFetchAPI.max; v++ {
+		for _, stable := range []bool{false, true} {
+			got := c.fetchPartition(v, "g", "t", id, stable)
+			if stable && v >= 7 {
+				if got.ErrorCode != codeUnstableOffsetCommit || got.Offset != -1 {
+					t.Errorf("version %d: %+v", v, got)
+				}
+			} else if got.ErrorCode != codeNone || got.Offset != 1 {
+				t.Errorf("version %d, not required to be stable: %+v", v, got)
+			}
+		}
+	}
+}
+
+// Transaction version 2: whose client sends TxnOffsetCommit 5 or newer did not register the group's shard, so that must do it by itself.
+func TestOffsetsJoinTheTransactionByThemselvesFromVersionFiveOn(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 2)
+	w.coordinate()
+	w.coordinateTxns()
+	shard := w.part(coordinator.OffsetsTopic, coordinator.ShardOf("g", 16))
+	for v := txnOffsetCommitAPI.min; v <= txnOffsetCommitAPI.max; v++ {
+		req := w.withIDs(w.txnQuestion(28, v)).(*kmsg.TxnOffsetCommitRequest)
+		req.Version = v
+		w.dial().ask(req)
+		shard.mu.Lock()
+		if last := shard.lastAppend; last.TransactionalID != req.TransactionalID || (last.Version == producer.Version2) != (v >= 5) {
+			t.Errorf("version %d appended for %q with version %d", v, last.TransactionalID, last.Version)
+		}
+		shard.mu.Unlock()
 	}
 }
 
@@ -179,7 +264,7 @@ func TestAMemberOfAGroupThatIsNotThereIsToldInItsVersionsWords(t *testing.T) {
 		req := w.withIDs(groupQuestion(8, v)).(*kmsg.OffsetCommitRequest)
 		req.Version, req.Group, req.MemberID, req.Generation = v, "nobody", "m", 3
 		want := codeIllegalGeneration
-		if v >= firstCommitToNoGroup {
+		if v >= 9 {
 			want = codeGroupIDNotFound
 		}
 		if p := c.ask(req).(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0]; p.ErrorCode != want {
@@ -228,6 +313,13 @@ func TestTheNewestVersionsTellOfAGroupWhatTheyHaveRoomFor(t *testing.T) {
 		got := c.ask(list).(*kmsg.ListGroupsResponse).Groups
 		if len(got) != want.n || want.n > 0 && (got[0].GroupType != "classic" || got[0].GroupState != "Empty") {
 			t.Errorf("types %v: %+v", want.types, got)
+		}
+	}
+	list.TypesFilter = nil
+	for state, n := range map[string]int{"Stable": 0, "Empty": 1, "empty": 1} {
+		list.StatesFilter = []string{state}
+		if got := c.ask(list).(*kmsg.ListGroupsResponse).Groups; len(got) != n {
+			t.Errorf("state %s: %+v", state, got)
 		}
 	}
 	for v := int16(5); v <= 6; v++ {

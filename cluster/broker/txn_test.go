@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gopherlog/cluster/coordinator"
+	"gopherlog/cluster/partition"
 	"gopherlog/txn/kafkatx"
 )
 
@@ -135,6 +136,29 @@ func TestFencedProducersGetTheCodeThatTheirVersionKnows(t *testing.T) {
 			t.Errorf("EndTxn %d: code %d, want %d", v, resp.ErrorCode, want)
 		}
 	}
+	for v := addPartitionsToTxnAPI.min; v <= addPartitionsToTxnAPI.max; v++ {
+		req := w.txnQuestion(24, v).(*kmsg.AddPartitionsToTxnRequest)
+		req.Version, req.ProducerEpoch = v, 7
+		want := codeProducerFenced
+		if v < 2 {
+			want = codeInvalidProducerEpoch
+		}
+		if got := w.dial().ask(req).(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions[0].ErrorCode; got != want {
+			t.Errorf("AddPartitionsToTxn %d: code %d, want %d", v, got, want)
+		}
+	}
+	w.coordinate()
+	for v := addOffsetsToTxnAPI.min; v <= addOffsetsToTxnAPI.max; v++ {
+		req := w.txnQuestion(25, v).(*kmsg.AddOffsetsToTxnRequest)
+		req.Version, req.ProducerEpoch = v, 7
+		want := codeProducerFenced
+		if v < 2 {
+			want = codeInvalidProducerEpoch
+		}
+		if got := w.dial().ask(req).(*kmsg.AddOffsetsToTxnResponse).ErrorCode; got != want {
+			t.Errorf("AddOffsetsToTxn %d: code %d, want %d", v, got, want)
+		}
+	}
 	id := "y"
 	a := w.initTxn(id)
 	w.initTxn(id)
@@ -148,6 +172,33 @@ func TestFencedProducersGetTheCodeThatTheirVersionKnows(t *testing.T) {
 		}
 		if resp := w.dial().ask(req).(*kmsg.InitProducerIDResponse); resp.ErrorCode != want {
 			t.Errorf("InitProducerId %d: code %d, want %d", v, resp.ErrorCode, want)
+		}
+	}
+}
+
+// What a group's shard says of a producer reaches clients of TxnOffsetCommit in codes that their version knows.
+func TestOffsetsThatDoNotBecomePartOfATransactionAreRefusedInTheClientsWords(t *testing.T) {
+	w := newWorld(t)
+	w.create("t", 2)
+	w.coordinate()
+	w.coordinateTxns()
+	for err, want := range map[error][2]int16{ // below version 4, and from it on
+		partition.ErrProducerFenced:         {codeInvalidProducerEpoch, codeInvalidProducerEpoch},
+		partition.ErrInvalidTxnState:        {codeInvalidTxnState, codeTransactionAbortable},
+		partition.ErrTransactionAborted:     {codeInvalidTxnState, codeTransactionAbortable},
+		partition.ErrConcurrentTransactions: {codeCoordinatorNotAvailable, codeCoordinatorNotAvailable},
+	} {
+		w.part(coordinator.OffsetsTopic, coordinator.ShardOf("g", 16)).fail(err)
+		for v := txnOffsetCommitAPI.min; v <= txnOffsetCommitAPI.max; v++ {
+			req := w.withIDs(w.txnQuestion(28, v)).(*kmsg.TxnOffsetCommitRequest)
+			req.Version = v
+			known := 0
+			if v >= 4 {
+				known = 1
+			}
+			if got := w.dial().ask(req).(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode; got != want[known] {
+				t.Errorf("%v: version %d: code %d, want %d", err, v, got, want[known])
+			}
 		}
 	}
 }
@@ -196,6 +247,12 @@ func TestTransactionsAreListedByStateProducerAndPattern(t *testing.T) {
 			t.Errorf("%s: %q and %v, want %q", name, got, resp.UnknownStateFilters, c.want)
 		}
 	}
+	eventually(t, "what is open for longer than a millisecond is listed", func() bool {
+		req := kmsg.NewPtrListTransactionsRequest()
+		req.Version, req.DurationFilterMillis = 2, 1
+		got := w.dial().ask(req).(*kmsg.ListTransactionsResponse).TransactionStates
+		return len(got) == 1 && got[0].TransactionalID == "b-1"
+	})
 	req := kmsg.NewPtrListTransactionsRequest()
 	req.Version, req.TransactionalIDPattern = 2, &broken
 	if resp := w.dial().ask(req).(*kmsg.ListTransactionsResponse); resp.ErrorCode != codeInvalidRegularExpression {

@@ -184,6 +184,37 @@ func TestARepeatedInitGetsTheSameEpoch(t *testing.T) {
 	r.expect(r.resume(4, 100, 0), "answer 4 PRODUCER_FENCED if still leading")
 }
 
+// A client that lost its answer asks again as it did; one that asks for another timeout is answered when that is durable.
+func TestARepeatedInitWithAnotherTimeoutIsGivenIt(t *testing.T) {
+	r := newRig(t)
+	r.do(r.init(1))
+	r.settle()
+	r.do(r.resume(2, 100, 0))
+	r.settle()
+	again := r.resume(3, 100, 0)
+	again.Timeout *= 2
+	r.expect(again, "append Empty 100:1 last 0")
+	if r.state.Meta.Timeout != again.Timeout {
+		t.Fatal(r.state.Meta.Timeout)
+	}
+	r.expect(Durable{}, "answer 3 ok 100:1")
+}
+
+// The owner's own init finds its transaction open and has it aborted; who asks again in the same words is still the owner, and a stranger
+// is not.
+func TestAnOwnerWhoseInitFindsItsTransactionOpenMayAskAgain(t *testing.T) {
+	r := begun(t, Version2)
+	r.expect(r.resume(2, 100, 0), "append PrepareAbort 100:1 last 0 v2 [t-1]")
+	r.settle()
+	r.reload()
+	r.do(r.resume(3, 100, 0))
+	r.expect(Durable{}, "answer 3 ok 100:1")
+	r = begun(t, Version2)
+	r.do(r.init(2))
+	r.settle()
+	r.expect(r.resume(3, 100, 0), "answer 3 PRODUCER_FENCED if still leading")
+}
+
 func TestUsedUpEpochsLeadToANewProducerID(t *testing.T) {
 	r := from(t, meta(Empty, lastEpoch, Version0))
 	without := r.init(1)
