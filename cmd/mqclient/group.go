@@ -318,7 +318,7 @@ func (c *groupDelete) offsets(s *session, admin *kadm.Client, name string) error
 	}
 	ctx, cancel := s.limit()
 	defer cancel()
-	held, err := offsetsOf(ctx, admin, name)
+	held, err := s.offsetsOf(ctx, admin, name)
 	if err != nil {
 		return err
 	}
@@ -339,17 +339,17 @@ func (c *groupDelete) offsets(s *session, admin *kadm.Client, name string) error
 		return err
 	})
 	if err != nil {
-		return refused(fmt.Sprintf("delete offsets of group %s", name), err, "")
+		return refused("delete offsets of group "+name, s.unled(admin, groupShards, err), "")
 	}
 	n := len(set[some.topic])
 	return s.print(map[string]any{"group": name, "topic": some.topic, "offsets_deleted": n}, "deleted %d offset(s) of %s in group %s", n, some.topic, name)
 }
 
 // offsetsOf is what a group has committed.
-func offsetsOf(ctx context.Context, admin *kadm.Client, name string) (held kadm.OffsetResponses, err error) {
+func (s *session) offsetsOf(ctx context.Context, admin *kadm.Client, name string) (held kadm.OffsetResponses, err error) {
 	err = coordinated(ctx, func() (err error) { held, err = admin.FetchOffsets(ctx, name); return err })
 	if err != nil {
-		err = refused("ask for the offsets of group "+name, err, "")
+		err = refused("ask for the offsets of group "+name, s.unled(admin, groupShards, err), "")
 	}
 	return held, err
 }

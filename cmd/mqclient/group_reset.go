@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,16 @@ type somePartitions struct {
 
 func (p somePartitions) has(number int32) bool {
 	return len(p.numbers) == 0 || slices.Contains(p.numbers, number)
+}
+
+// allIn says which of the partitions the topic, which has these, does not have.
+func (p somePartitions) allIn(there []int32) error {
+	for _, number := range p.numbers {
+		if !slices.Contains(there, number) {
+			return cli.Usage(fmt.Errorf("topic %s has no partition %d", p.topic, number))
+		}
+	}
+	return nil
 }
 
 func parsePartitions(text string) (somePartitions, error) {
@@ -96,12 +107,12 @@ func (c *groupReset) Run(s *session) error {
 	defer admin.Close()
 	ctx, cancel := s.limit()
 	defer cancel()
-	moves, err := c.plan(ctx, admin, name, to)
+	moves, err := c.plan(ctx, s, admin, name, to)
 	if err != nil {
 		return err
 	}
 	if !c.DryRun {
-		if err := commit(ctx, admin, name, moves); err != nil {
+		if err := s.commit(ctx, admin, name, moves); err != nil {
 			return err
 		}
 	}
@@ -109,8 +120,8 @@ func (c *groupReset) Run(s *session) error {
 }
 
 // plan says for each partition where its offset is and where it shall be, within what there is.
-func (c *groupReset) plan(ctx context.Context, admin *kadm.Client, name string, to target) ([]offsetMove, error) {
-	held, err := offsetsOf(ctx, admin, name)
+func (c *groupReset) plan(ctx context.Context, s *session, admin *kadm.Client, name string, to target) ([]offsetMove, error) {
+	held, err := s.offsetsOf(ctx, admin, name)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +141,13 @@ func (c *groupReset) plan(ctx context.Context, admin *kadm.Client, name string, 
 		}
 		moves = append(moves, more...)
 	}
-	if len(moves) == 0 {
-		return nil, fmt.Errorf("reset group %s: it has committed nothing; name a topic with -topic", name)
+	switch {
+	case len(moves) > 0:
+		return moves, nil
+	case c.Topic != "": // and relative: any other target is one of each partition
+		return nil, fmt.Errorf("reset group %s: it has committed nothing in %s from where -to=%s could count; give an offset, earliest or latest", name, c.Topic, c.To)
 	}
-	return moves, nil
+	return nil, fmt.Errorf("reset group %s: it has committed nothing; name a topic with -topic", name)
 }
 
 func planTopic(ctx context.Context, admin *kadm.Client, topic string, some somePartitions, held kadm.OffsetResponses, to target) ([]offsetMove, error) {
@@ -149,10 +163,8 @@ func planTopic(ctx context.Context, admin *kadm.Client, topic string, some someP
 	if err != nil {
 		return nil, err
 	}
-	for _, number := range some.numbers {
-		if _, there := end[number]; !there {
-			return nil, cli.Usage(fmt.Errorf("topic %s has no partition %d", topic, number))
-		}
+	if err := some.allIn(slices.Collect(maps.Keys(end))); err != nil {
+		return nil, err
 	}
 	var moves []offsetMove
 	for number := range end {
@@ -194,7 +206,7 @@ func (t target) in(ctx context.Context, admin *kadm.Client, topic string, low, e
 	return at, nil
 }
 
-func commit(ctx context.Context, admin *kadm.Client, name string, moves []offsetMove) error {
+func (s *session) commit(ctx context.Context, admin *kadm.Client, name string, moves []offsetMove) error {
 	offsets := kadm.Offsets{}
 	for _, m := range moves {
 		offsets.Add(kadm.Offset{Topic: m.Topic, Partition: m.Partition, At: m.To, LeaderEpoch: -1, Metadata: ""})
@@ -206,7 +218,7 @@ func commit(ctx context.Context, admin *kadm.Client, name string, moves []offset
 	if described, derr := admin.DescribeGroups(ctx, name); derr == nil && len(described[name].Members) > 0 {
 		return fmt.Errorf("reset group %s: it has %d member(s), which would overwrite what is set: stop them first", name, len(described[name].Members))
 	}
-	return refused("reset group "+name, err, "")
+	return refused("reset group "+name, s.unled(admin, groupShards, err), "")
 }
 
 func (c *groupReset) print(s *session, name string, moves []offsetMove) error {

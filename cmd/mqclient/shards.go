@@ -24,6 +24,7 @@ var (
 const (
 	askAgain   = 100 * time.Millisecond
 	shardsWait = 2 * time.Second // for one look at who leads the shards
+	unledWait  = 3 * shardsWait  // for looks until a node has answered one
 	// vacantFor is after how long a shard that nobody leads is not waited for any more: elections take less, and a node that is down may
 	// stay so for hours.
 	vacantFor = 6 * time.Second
@@ -204,12 +205,25 @@ func (s *session) unled(admin *kadm.Client, topics []string, err error) error {
 	if !silent(err) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, shardsWait)
+	ctx, cancel := context.WithTimeout(s.ctx, unledWait)
 	defer cancel()
-	if _, missing := tenures(ctx, admin, topics); isUnheard(missing) {
-		return missing
+	return cmp.Or(missingIn(ctx, func() error { _, err := tenures(ctx, admin, topics); return err }), err)
+}
+
+// missingIn looks until it sees what is missing; nil: nothing is, or nobody told within the time. When most nodes are down a look may have
+// asked those alone.
+func missingIn(ctx context.Context, look func() error) error {
+	for {
+		err := look()
+		if err == nil || isUnheard(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(askAgain):
+		}
 	}
-	return err
 }
 
 // silent says that nobody answered, as a coordinator that is down does.

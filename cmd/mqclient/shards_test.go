@@ -113,6 +113,25 @@ func TestTheEndOfTheTimeTakesNothingFromAList(t *testing.T) {
 	})
 }
 
+func TestWhatIsMissingIsLookedForUntilANodeAnswers(t *testing.T) {
+	down, unled := errors.New("connection refused"), &unheard{shards: []shard{{"__consumer_offsets", 3}}}
+	for _, c := range []struct {
+		looks []error
+		want  error
+	}{{[]error{nil}, nil}, {[]error{unled}, unled}, {[]error{down, down, unled}, unled}, {[]error{down, nil}, nil}} {
+		n := 0
+		got := missingIn(t.Context(), func() error { n++; return c.looks[n-1] })
+		if !errors.Is(got, c.want) || n != len(c.looks) {
+			t.Errorf("looks %v: %v after %d", c.looks, got, n)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := missingIn(ctx, func() error { return context.Canceled }); got != nil {
+		t.Errorf("when the time is up: %v", got)
+	}
+}
+
 func TestASilentCoordinatorIsExplainedByShardsThatNobodyLeads(t *testing.T) {
 	for err, want := range map[error]bool{
 		context.DeadlineExceeded: true, kerr.CoordinatorNotAvailable: true, &net.OpError{Op: "dial", Err: errors.New("connection refused")}: true,

@@ -33,6 +33,9 @@ func (c *txnAbort) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	if c.Outcome != "" || c.Offset >= 0 { // not passed over: who asks for a commit would get an abort
+		return cli.Usage(fmt.Errorf("-offset and -outcome are of a hanging transaction, which -topic names: leave them out to abort %s", id))
+	}
 	return c.owner(s, id)
 }
 

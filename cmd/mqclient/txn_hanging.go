@@ -104,6 +104,9 @@ func (s *session) producersIn(ctx context.Context, admin *kadm.Client, text stri
 		if slices.Contains(txnShards, name) {
 			continue // what coordinators write is in no transaction
 		}
+		if err := some.allIn(d.Partitions.Numbers()); err != nil {
+			return nil, err
+		}
 		for _, p := range d.Partitions.Sorted() {
 			switch {
 			case !some.has(p.Partition):

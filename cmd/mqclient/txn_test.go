@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,16 @@ func TestATransactionHangsIfNoCoordinatorIsToEndItThere(t *testing.T) {
 		}
 		if got := hangs(open, known, time.Minute); len(got) > 0 {
 			t.Errorf("producer %d is counted before its time", producer)
+		}
+	}
+}
+
+// Who asks for a commit, or names a place, and forgot the topic must not get the transactional id aborted.
+func TestAnAbortRefusesWhatItWouldNotHeed(t *testing.T) {
+	for _, c := range []txnAbort{{Outcome: "commit", Offset: -1}, {Outcome: "abort", Offset: -1}, {Offset: 7}} {
+		c.Name = "till-1"
+		if err := c.Run(nil); err == nil || !strings.Contains(err.Error(), "-topic") {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

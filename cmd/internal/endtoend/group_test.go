@@ -87,6 +87,7 @@ func TestGroupsAreListedDescribedResetAndDeleted(t *testing.T) {
 		"reset nobody -to earliest":      "has committed nothing",
 		"reset b -to 1 -topic orders:9":  "has no partition 9",
 		"reset b -to 1 -topic elsewhere": "there is no topic elsewhere",
+		"reset b -to=+1 -topic orders:0": "nothing in orders:0 from where -to=+1 could count",
 	} {
 		r := answered(t, append([]string{"group", "-addr", addr}, strings.Fields(args)...)...)
 		if r.code == 0 || !strings.Contains(r.err, want) {

@@ -64,6 +64,9 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 		"list -match (":                         "-match (",
 		"abort -id nobody":                      "no such transactional id",
 		"find-hanging -topic nowhere -older 0s": "nowhere",
+		"find-hanging -topic orders:0,2":        "topic orders has no partition 2",
+		"abort -topic orders:2 -offset 0":       "topic orders has no partition 2",
+		"abort till-1 -outcome commit":          "-topic",
 	} {
 		if r := answered(t, append([]string{"txn", "-addr", addr}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("txn %s: exit code %d, want a sentence with %q: %s", args, r.code, want, r.err)
