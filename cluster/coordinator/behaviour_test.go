@@ -2,9 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gopherlog/cluster/meta"
 	"gopherlog/cluster/partition"
@@ -184,6 +187,40 @@ func TestADeletedGroupTakesItsOffsetsAlong(t *testing.T) {
 	}
 	if d := wait(t, r.describe("h")); d.State != "Dead" {
 		t.Fatalf("%+v", d)
+	}
+}
+
+// OffsetDelete takes nothing from under a member that reads the topic; what no member reads goes while the group is alive, and everything
+// when it is empty.
+func TestOffsetsOfTopicsThatMembersReadAreKeptAndOthersDeleted(t *testing.T) {
+	r := newRig(t)
+	remove := func(topics ...string) (codes []group.Code) {
+		offsets := make([]Offset, len(topics))
+		for i, topic := range topics {
+			offsets[i] = Offset{Topic: topic}
+		}
+		c := make(chan []group.Code, 1)
+		r.g.DeleteOffsets("g", offsets, func(code group.Code, codes []group.Code) { c <- append([]group.Code{code}, codes...) })
+		return wait(t, c)
+	}
+	reads := kmsg.NewConsumerMemberMetadata()
+	reads.Topics = []string{"t"}
+	j := wait(t, r.join("g", "", func(e *group.Join) { e.Protocols[0].Metadata = reads.AppendTo(nil) }))
+	wait(t, r.sync("g", j, map[string][]byte{j.MemberID: []byte("all")}))
+	r.meta.set("other", 1)
+	wait(t, r.commit("g", j.MemberID, j.Generation, at(0, 7), Offset{Topic: "other", Offset: 8, Epoch: -1}))
+	if codes := remove("t", "other"); !slices.Equal(codes, []group.Code{group.OK, SubscribedToTopic, group.OK}) {
+		t.Fatalf("codes %v", codes)
+	}
+	found, _ := r.fetch("g", Wanted{Topic: "t"}, Wanted{Topic: "other"})
+	if found[0].Offset != 7 || found[1].Offset != -1 {
+		t.Fatalf("%+v", found)
+	}
+	left := make(chan []group.Code, 1)
+	r.g.Leave("g", group.Leave{Members: []group.Leaver{{MemberID: j.MemberID}}}, func(_ group.Code, codes []group.Code) { left <- codes })
+	wait(t, left)
+	if codes := remove("t"); !slices.Equal(codes, []group.Code{group.OK, group.OK}) || r.committed("g", 0) != -1 {
+		t.Fatalf("codes %v of an empty group, offset %d", codes, r.committed("g", 0))
 	}
 }
 
