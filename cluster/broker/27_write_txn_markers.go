@@ -19,6 +19,7 @@ var writeTxnMarkersAPI = api{
 	notes: []string{
 		"For tools (`kafka-transactions abort`, `mqclient txn abort`): this cluster's coordinators send their markers another way. Answered when the marker is committed; a marker that is here already is success.",
 		"An older coordinator epoch is TRANSACTION_COORDINATOR_FENCED, an older producer epoch INVALID_PRODUCER_EPOCH. The open transaction of a voted commit ends by its vote only: INVALID_TXN_STATE.",
+		"The epochs that it names are believed, as in Kafka, where only brokers and administrators may send it (CLUSTER_ACTION): with a coordinator epoch or a producer epoch that nobody has reached it shuts a producer id out of the partition, and with the former its transactional id never ends a transaction there again. Clients that are not trusted have to be kept away from the broker's port.",
 		"A marker with the tagged field 10002, the transactional id, is an operator's decision about what was promised: it is taken only when the one copy of that id's shard was on a disk that is gone (else NOT_COORDINATOR), and from ten seconds behind the promise on (else INVALID_TXN_STATE).",
 	},
 }
