@@ -135,6 +135,16 @@ func TestTopicsAreCreatedListedDescribedAndDeleted(t *testing.T) {
 	}
 }
 
+// A topic that is made because a client asks for it has as many partitions as the node was told.
+func TestATopicThatAProducerMakesHasTheNodesNumberOfPartitions(t *testing.T) {
+	_, addr := one(t, t.TempDir(), "-set", "num.partitions=4")
+	must(t, "mqclient", "produce", "-addr", addr, "-topic", "made", "-value", "x")
+	var d struct{ Partitions int }
+	if err := json.Unmarshal([]byte(must(t, "mqclient", "topic", "describe", "-addr", addr, "made", "-o", "json")), &d); err != nil || d.Partitions != 4 {
+		t.Errorf("%v, %d partitions", err, d.Partitions)
+	}
+}
+
 func TestHelpNamesEveryCommandAndCompletionIsOffered(t *testing.T) {
 	for name, words := range map[string][]string{
 		"server":     {"--addr", "dev", "install-completions", "Exit codes"},
