@@ -21,6 +21,13 @@ func TestSystemsAreComparedOnClustersThatAreKept(t *testing.T) {
 	}
 }
 
+func TestEveryBlockLaunchesAndWarmsItsOwnClustersIfAskedTo(t *testing.T) {
+	s := mustParse(t, "kafka.yaml", "runs.block_cluster=true", "runs.repeats=4")
+	if p := s.Plan(map[string]time.Duration{}); p.Repeats != 4 || p.Warming != 4*2*(3*time.Minute+clusterOverhead) {
+		t.Errorf("warming takes %v in %d blocks, want three minutes and a launch for each of two clusters in each", p.Warming, p.Repeats)
+	}
+}
+
 func TestClustersAreSharedByWhatTheyAreLaunchedWith(t *testing.T) {
 	key := func(sets ...string) string {
 		return mustParse(t, "kafka.yaml", sets...).Expand()[1].Target.ClusterKey()
@@ -40,8 +47,10 @@ func TestWhatOneSystemAloneUnderstandsIsRefusedElsewhere(t *testing.T) {
 		"target.kafka={heap: 1GiB}":         "belongs to system: kafka",
 		"target.system=nats":                "not supported yet",
 		"target={system: kafka, nodes: 10}": "more than the 9",
+		"runs.block_cluster=true":           "every trial has a cluster of its own already",
+		"runs={block_cluster: true, fresh_cluster: false}\ntarget={system: external, external: {bootstrap: ['h:1']}}": "the harness did not start this system, so it cannot start another",
 	} {
-		_, err := Parse("testdata/least.yaml", []string{set})
+		_, err := Parse("testdata/least.yaml", strings.Split(set, "\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", set, err, want)
 		}

@@ -80,22 +80,29 @@ func (s *Scenario) Plan(warmed map[string]time.Duration) Plan {
 	return p
 }
 
-// warming is what the warm load takes: before each trial, or once for each cluster that is kept. had is what kept clusters have had
+// warming is what the warm load takes: before each trial, once for each cluster that is kept, or in each block, with the launches. had is what kept clusters have had
 // before, by their key, and is brought up to date.
 func (s *Scenario) warming(repeats int, had map[string]time.Duration) time.Duration {
 	var sum time.Duration
+	each := map[string]time.Duration{} // of the clusters that every block has for itself
 	for _, c := range s.cells {
 		if c.Absent() != "" {
 			continue
 		}
 		key, want := c.Target.ClusterKey(), c.Runs.WarmCluster
 		switch {
+		case c.Runs.BlockCluster:
+			each[key] = max(each[key], want)
 		case c.Runs.FreshCluster:
 			sum += want * time.Duration(repeats)
 		case want > had[key]:
 			sum += want - had[key]
 			had[key] = want
 		}
+	}
+	for key, want := range each {
+		sum += (clusterOverhead + want) * time.Duration(repeats)
+		had[key] = want
 	}
 	return sum
 }

@@ -207,6 +207,7 @@ type Runs struct {
 	Repeats      int           `yaml:"repeats" default:"6" min:"1" max:"1000" doc:"Trials of each cell. 3: range only. 6 is the least that gives a 95 % interval."`
 	Order        string        `yaml:"order" default:"interleaved" enum:"interleaved" doc:"Each block runs every cell once, in an order shuffled from the seed."`
 	FreshCluster bool          `yaml:"fresh_cluster" default:"true" doc:"Each trial gets a cluster of its own. false: one cluster a system for all trials, with topics of its own for each, removed afterwards; scenarios of one call share it."`
+	BlockCluster bool          `yaml:"block_cluster" default:"false" doc:"With fresh_cluster: false: each block has a cluster of its own, so that blocks differ by their clusters too."`
 	WarmCluster  time.Duration `yaml:"warm_cluster" default:"0s" doc:"Full load on a cluster before its first trial, not measured: a system that compiles while it runs is slow in its first minutes."`
 	Cooldown     time.Duration `yaml:"cooldown" default:"1s" doc:"Pause between trials."`
 	MaxTime      time.Duration `yaml:"max_time" default:"60m" doc:"Blocks that would end later are not begun; the report says so."`

@@ -225,6 +225,12 @@ func (d *decoder) runs(s *Scenario) {
 	if !s.Runs.FreshCluster && len(s.Faults) > 0 {
 		d.bad("runs.fresh_cluster", "false: a fault would follow the cluster into the next trial")
 	}
+	if s.Runs.BlockCluster && s.Runs.FreshCluster {
+		d.bad("runs.block_cluster", "every trial has a cluster of its own already: set runs.fresh_cluster: false as well")
+	}
+	if s.Runs.BlockCluster && s.Target.System == "external" {
+		d.bad("runs.block_cluster", "the harness did not start this system, so it cannot start another")
+	}
 	if s.Runs.WarmCluster > 0 && s.Target.System == "external" {
 		d.bad("runs.warm_cluster", "a system that the harness did not start is as warm as its owner keeps it")
 	}

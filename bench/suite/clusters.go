@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"gopherlog/bench/result"
@@ -190,6 +191,19 @@ func (s *run) warmAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// renew gives the next block clusters of its own, started and warm, where they are asked for.
+func (s *run) renew(ctx context.Context) error {
+	own := slices.DeleteFunc(slices.Clone(s.cells), func(c scenario.Cell) bool { return !c.Runs.BlockCluster })
+	if len(own) == 0 {
+		return nil
+	}
+	s.keepLogs()
+	for _, c := range own {
+		s.Clusters.drop(c.Target.ClusterKey())
+	}
+	return s.warmAll(ctx)
 }
 
 // keepLogs copies what the kept clusters of this run printed into its directory, named after their launch.

@@ -219,3 +219,21 @@ func TestCopiesInKafkaAreTheReplicasThatWereInSync(t *testing.T) {
 		t.Errorf("GopherLog, where a majority acknowledges, was asked: %d", got)
 	}
 }
+
+func TestEveryBlockMayHaveAClusterOfItsOwn(t *testing.T) {
+	cfg := kafkaScenario(t, "load: {rate: 500/s, value: {size: 200B}}\nproducers: {count: [1, 2]}\nruns: {repeats: 2, fresh_cluster: false, block_cluster: true, warm_cluster: 300ms, cooldown: 0s}\n")
+	var told notes
+	cfg.Progress = &told
+	r, err := Run(t.Context(), cfg)
+	if err != nil || r.Results.Verdict != check.Pass || len(r.Results.Trials) != 4 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	if n := strings.Count(strings.Join(told.text, "\n"), "kafka is warm"); n != 2 {
+		t.Errorf("warmed %d times in two blocks of two trials: %q", n, told.text)
+	}
+	for _, log := range []string{"kept-1-kafka-node1.log", "kept-2-kafka-node1.log"} {
+		if b, err := os.ReadFile(r.Logs(log)); err != nil || strings.Count(string(b), "listens") != 1 {
+			t.Errorf("%s: %v: %s", log, err, b)
+		}
+	}
+}

@@ -115,6 +115,7 @@ func (s *run) trials(ctx context.Context) error {
 	order := stats.Order(s.Scenario.Seed, len(s.cells), s.Scenario.Runs.Repeats)
 	deadline := time.Now().Add(s.Scenario.Runs.MaxTime) // the warming of clusters does not count
 	var longest time.Duration
+	block := order[0].Block
 	for i, o := range order {
 		if ctx.Err() != nil {
 			s.stop(interrupted)
@@ -123,11 +124,22 @@ func (s *run) trials(ctx context.Context) error {
 		if s.manifest.Cells[o.Cell].Absent != "" {
 			continue
 		}
-		newBlock := i == 0 || order[i-1].Block != o.Block
-		if newBlock && i > 0 && time.Now().Add(longest*time.Duration(len(s.cells))).After(deadline) {
+		newBlock := o.Block != block
+		block = o.Block
+		if newBlock && time.Now().Add(longest*time.Duration(len(s.cells))).After(deadline) {
 			s.stop(fmt.Sprintf("runs.max_time %s reached: block %d and later were not begun", s.Scenario.Runs.MaxTime, o.Block+1))
 			s.Progress.Note(s.manifest.Stopped)
 			return nil
+		}
+		if newBlock {
+			err := s.renew(ctx)
+			if ctx.Err() != nil {
+				s.stop(interrupted)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
 		}
 		began := time.Now()
 		s.Progress.TrialStarts(i+1, len(order), s.cells[o.Cell], o.Block)

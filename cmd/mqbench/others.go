@@ -38,7 +38,11 @@ func (c *planCmd) Run(s *streams) error {
 		}
 		plan := p.scenario.Plan(warm)
 		if plan.Warming > 0 {
-			fmt.Fprintf(s.out, "  %-44s %5s  once for what scenarios of one call share\n", "warming of the clusters", plan.Warming.Round(time.Second))
+			how := "once for what scenarios of one call share"
+			if p.scenario.Runs.BlockCluster {
+				how = "with the launch, in each block"
+			}
+			fmt.Fprintf(s.out, "  %-44s %5s  %s\n", "warming of the clusters", plan.Warming.Round(time.Second), how)
 		}
 		fmt.Fprintf(s.out, "  %s × %s = %s, about %s; at most %.1f GB on disk at a time\n", counted(plan.Cells, "cell"), counted(plan.Repeats, "block"), counted(plan.Trials, "trial"),
 			plan.Total.Round(time.Second), float64(plan.BrokerBytes)/1e9)
