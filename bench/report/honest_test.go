@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,39 @@ func TestCardOfValidityNamesOnlyWhatWasSetAside(t *testing.T) {
 	} {
 		if got := c.s.validCard(); got.Head != c.head || !strings.HasPrefix(got.Text, c.text) {
 			t.Errorf("%s: the card says %q, %q", name, got.Head, got.Text)
+		}
+	}
+}
+
+func TestWhatTheHostTookIsToldAndWarnedOf(t *testing.T) {
+	with := func(shares ...float64) *set {
+		s := oneRun("idempotent")
+		s.runs[0].Manifest.Scenario.Name = "x"
+		for i, share := range shares {
+			tr := result.Trial{ID: fmt.Sprintf("b%02d", i+1), Cell: "a"}
+			if share >= 0 {
+				tr.Usage.Stolen = &share
+			}
+			s.runs[0].Results.Trials = append(s.runs[0].Results.Trials, tr)
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		shares []float64
+		card   string
+		limit  string
+	}{
+		"not known": {[]float64{-1, -1}, "", ""},
+		"nothing":   {[]float64{0, 0}, "", ""},
+		"a little":  {[]float64{0.001, 0.02, -1, 0.004}, "", "x: the machine's host took 0.4 % of its processors' time from the median trial, 2.0 % from the worst (b02)."},
+		"too much":  {[]float64{0.03, 0.001, 0.08}, "; the machine's host took more than 2 % of its processors' time in 2", "x: the machine's host took 3.0 % of its processors' time from the median trial, 8.0 % from the worst (b03)."},
+	} {
+		s := with(c.shares...)
+		if got := s.validCard(); !strings.Contains(got.Text, c.card) || c.card == "" && strings.Contains(got.Text, "host") {
+			t.Errorf("%s: the card says %q, want %q in it", name, got.Text, c.card)
+		}
+		if got := strings.Join(hostLimits(s.runs[0]), ""); got != c.limit {
+			t.Errorf("%s: the limits say %q, want %q", name, got, c.limit)
 		}
 	}
 }

@@ -220,11 +220,15 @@ func (s *set) thresholdCard() card {
 	return card{"", "✓", fmt.Sprintf("Thresholds %d of %d", met, total), strings.Join(all, ", ")}
 }
 
+// stolenLimit is the share of the machine's processor time that its host may take before the report says so: queues that form meanwhile are nobody's
+// doing, and a 99th percentile is the first to show them.
+const stolenLimit = 0.02
+
 // shownReasons bounds the reasons for setting trials aside that the card repeats.
 const shownReasons = 2
 
 func (s *set) validCard() card {
-	aside, total, drift := 0, 0, 0
+	aside, total, drift, robbed := 0, 0, 0, 0
 	partial := false
 	var why, stopped []string
 	for _, r := range s.runs {
@@ -240,6 +244,9 @@ func (s *set) validCard() card {
 			if t.Drift {
 				drift++
 			}
+			if t.Usage.Stolen != nil && *t.Usage.Stolen > stolenLimit {
+				robbed++
+			}
 		}
 	}
 	barren, cells := s.barren()
@@ -253,6 +260,9 @@ func (s *set) validCard() card {
 	if drift > 0 {
 		text += fmt.Sprintf("; %d were not steady", drift)
 	}
+	if robbed > 0 {
+		text += fmt.Sprintf("; the machine's host took more than %.0f %% of its processors' time in %d", stolenLimit*100, robbed)
+	}
 	switch {
 	case partial:
 		return card{"b", "✗", "Partial run", strings.Join(unique(stopped, 2), "; ") + "; " + text}
@@ -260,7 +270,7 @@ func (s *set) validCard() card {
 		return card{"b", "✗", "Not valid", "no trial ended"}
 	case aside == total:
 		return card{"b", "✗", "Latency and rates not valid", text}
-	case aside > 0 || drift > 0 || s.quick():
+	case aside > 0 || drift > 0 || robbed > 0 || s.quick():
 		if s.quick() {
 			text += "; three blocks or fewer: ranges, no intervals"
 		}

@@ -191,6 +191,7 @@ func limitsOf(r *result.Run) []string {
 		}
 	}
 	out = append(out, keptLimits(r)...)
+	out = append(out, hostLimits(r)...)
 	var skipped []string
 	aside := map[string][]string{} // kind of reason → trials
 	for _, t := range r.Results.Trials {
@@ -214,6 +215,32 @@ func limitsOf(r *result.Run) []string {
 		out = append(out, fmt.Sprintf("%s has fewer trials than planned: %s.", m.Scenario.Name, whyStopped(r)))
 	}
 	return out
+}
+
+// hostLimits says what the host of a virtual machine took from the trials.
+func hostLimits(r *result.Run) []string {
+	stolen := func(t result.Trial) (float64, bool) {
+		if t.Usage.Stolen == nil {
+			return 0, false
+		}
+		return *t.Usage.Stolen, true
+	}
+	middle, ok := summary(r.Results.Trials, stolen)
+	if !ok {
+		return nil
+	}
+	var worst float64
+	var where string
+	for _, t := range r.Results.Trials {
+		if share, _ := stolen(t); share > worst {
+			worst, where = share, t.ID
+		}
+	}
+	if worst == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: the machine's host took %.1f %% of its processors' time from the median trial, %.1f %% from the worst (%s).",
+		r.Manifest.Scenario.Name, middle.Center*100, worst*100, where)}
 }
 
 // kindsOf are reasons without their figures, which follow a colon.

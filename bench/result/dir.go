@@ -107,7 +107,7 @@ func (d *Dir) writeTrials(r *Results) error {
 	w := csv.NewWriter(&b)
 	_ = w.Write([]string{"trial", "cell", "block", "order", "offered_per_s", "achieved_per_s", "sent", "acked", "failed", "unknown",
 		"late", "shed", "read", "lost", "duplicates", "unseen", "expired", "ack_p50_ms", "ack_p99_ms", "visible_p50_ms", "visible_p99_ms",
-		"broker_cpu_us_per_record", "client_cpu_us_per_record", "broker_rss_bytes", "copies_at_ack", "verdict", "set_aside"})
+		"broker_cpu_us_per_record", "client_cpu_us_per_record", "broker_rss_bytes", "copies_at_ack", "stolen_share", "verdict", "set_aside"})
 	for _, t := range r.Trials {
 		ack, vis := t.Latency["ack"]["steady"], t.Latency["visible"]["steady"]
 		per := 1e6 / float64(max(t.Usage.Records, 1))
@@ -116,10 +116,18 @@ func (d *Dir) writeTrials(r *Results) error {
 			whole(n.Sent), whole(n.Acked), whole(n.Failed), whole(n.Unknown), whole(n.Late), whole(n.Shed), whole(n.Delivered),
 			whole(total.Lost), whole(total.Duplicates), whole(total.Unseen), whole(total.Expired),
 			num(ack.P50), num(ack.P99), num(vis.P50), num(vis.P99), num(t.Usage.BrokerCPU * per), num(t.Usage.ClientCPU * per),
-			whole(t.Usage.BrokerRSS), strconv.Itoa(t.Usage.CopiesAtAck), string(t.Check.Status), strings.Join(t.Invalid, "; ")})
+			whole(t.Usage.BrokerRSS), strconv.Itoa(t.Usage.CopiesAtAck), known(t.Usage.Stolen), string(t.Check.Status), strings.Join(t.Invalid, "; ")})
 	}
 	w.Flush()
 	return replace(d.File(TrialsFile), []byte(b.String()))
+}
+
+// known is a figure, or nothing where there is none.
+func known(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return num(*v)
 }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }

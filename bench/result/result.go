@@ -178,6 +178,8 @@ type Usage struct {
 	WriteBytes  int64   `json:"write_bytes"`
 	CopiesAtAck int     `json:"copies_at_ack"`          // -1: not known
 	BesideCores float64 `json:"beside_cores,omitempty"` // that other systems' idle clusters used meanwhile
+	// Stolen is the share (0 to 1) of the machine's processor time that the host of the virtual machine gave to others; nil: not known.
+	Stolen *float64 `json:"stolen,omitempty"`
 }
 
 // Trial is one run of one cell.

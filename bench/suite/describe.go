@@ -38,7 +38,7 @@ func (t *oneTrial) describe(plan load.Plan) {
 	out.Outages, out.Stalls = t.outages(), t.stalls()
 	beside := out.Usage.BesideCores
 	out.Usage = t.usage()
-	out.Usage.BesideCores = beside
+	out.Usage.BesideCores, out.Usage.Stolen = beside, t.stolen
 	out.Drift = t.drifts()
 	out.Invalid = append(out.Invalid, o.Invalid...)
 	out.Invalid = append(out.Invalid, t.tooLate()...)

@@ -66,7 +66,13 @@ func TestOpenLoopRunOnAFakeIsJudgedAndWritten(t *testing.T) {
 	}
 	again, err := result.Load(r.Path)
 	if err != nil || len(again.Results.Trials) != 2 || len(again.Manifest.Cells[0].Client) == 0 {
-		t.Errorf("read back: %v, %+v", err, again)
+		t.Fatalf("read back: %v, %+v", err, again)
+	}
+	_, unknown := target.ReadMachine()
+	for _, tr := range again.Results.Trials {
+		if tr.Usage.Stolen == nil && unknown == nil {
+			t.Errorf("trial %s does not say what the machine's host took from it", tr.ID)
+		}
 	}
 }
 

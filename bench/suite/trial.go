@@ -88,7 +88,8 @@ type oneTrial struct {
 	leaders []result.LeaderChange
 	samples []target.Sample
 	probed  []load.Outage
-	insync  int // the fewest replicas in sync of any partition after the load; 0: not asked
+	stolen  *float64 // share of the machine's processor time that its host took in the steady phase; nil: not known
+	insync  int      // the fewest replicas in sync of any partition after the load; 0: not asked
 }
 
 func (t *oneTrial) execute(ctx context.Context, seed int64) error {
@@ -193,6 +194,7 @@ func (t *oneTrial) watchers(ctx context.Context, plan load.Plan) func() {
 	after(func() {
 		target.Watch(ctx, t.target, samplePeriod, func(s target.Sample) { t.samples = append(t.samples, s) })
 	})
+	after(func() { t.watchMachine(ctx) })
 	plans := t.faultPlans()
 	if len(plans) == 0 {
 		close(t.whole)
@@ -209,6 +211,21 @@ func (t *oneTrial) watchers(ctx context.Context, plan load.Plan) func() {
 		})
 	}
 	return wg.Wait
+}
+
+// watchMachine notes what the host of a virtual machine took from it while the trial was steady.
+func (t *oneTrial) watchMachine(ctx context.Context) {
+	if t.clock.SleepUntil(ctx, t.cell.Phases.Start(scenario.PhaseSteady)) != nil {
+		return
+	}
+	before, err := target.ReadMachine()
+	if err != nil || t.clock.SleepUntil(ctx, t.cell.Phases.End(scenario.PhaseSteady)) != nil {
+		return
+	}
+	if now, err := target.ReadMachine(); err == nil {
+		share := now.StolenSince(before)
+		t.stolen = &share
+	}
 }
 
 // prefixed looks scenario topics up under the names that they have in an

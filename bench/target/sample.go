@@ -67,6 +67,56 @@ func parseStat(s string) (ProcSample, error) {
 	}, nil
 }
 
+// MachineSample is one reading of what became of the time of all processors since the machine started.
+type MachineSample struct {
+	Total  time.Duration // of all processors together
+	Stolen time.Duration // of it: a processor had work, and the host of this virtual machine ran somebody else's
+}
+
+// ReadMachine reads what the kernel counts (Linux). On other systems it returns an error.
+func ReadMachine() (MachineSample, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return MachineSample{}, err
+	}
+	s, err := parseMachine(string(b))
+	if err != nil {
+		return s, fmt.Errorf("/proc/stat: %w", err)
+	}
+	return s, nil
+}
+
+// parseMachine reads the first line: user, nice, system, idle, iowait, irq, softirq, steal. What follows, time of guests, is in the first two already.
+func parseMachine(s string) (MachineSample, error) {
+	const fields, steal = 8, 7
+	line, _, _ := strings.Cut(s, "\n")
+	f := strings.Fields(line)
+	if len(f) < 1+fields || f[0] != "cpu" {
+		return MachineSample{}, fmt.Errorf("no times of all processors in %q", line)
+	}
+	var out MachineSample
+	for i, word := range f[1 : 1+fields] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return MachineSample{}, err
+		}
+		out.Total += time.Duration(n) * clockTick
+		if i == steal {
+			out.Stolen = time.Duration(n) * clockTick
+		}
+	}
+	return out, nil
+}
+
+// StolenSince is the share of the processors' time since an earlier reading that the host took: 0 to 1.
+func (s MachineSample) StolenSince(earlier MachineSample) float64 {
+	total, stolen := s.Total-earlier.Total, s.Stolen-earlier.Stolen
+	if total <= 0 || stolen <= 0 { // the kernel's counters may step back by a tick
+		return 0
+	}
+	return min(stolen.Seconds()/total.Seconds(), 1)
+}
+
 // Scrape reads a Prometheus text page into name{labels} → value, without
 // histogram buckets and what is no number: a sample of a run, not a monitoring system.
 func Scrape(ctx context.Context, admin string) (map[string]float64, error) {

@@ -35,6 +35,35 @@ func TestOwnProcessIsInTheProcessTable(t *testing.T) {
 	}
 }
 
+func TestTheShareThatTheHostTookIsOfAllProcessorsTime(t *testing.T) {
+	read := func(line string) MachineSample {
+		s, err := parseMachine(line + "\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n")
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		return s
+	}
+	before := read("cpu  100 0 50 800 10 0 5 35 20 0")
+	if want := (MachineSample{Total: 10 * time.Second, Stolen: 350 * time.Millisecond}); before != want {
+		t.Errorf("%+v, want %+v: the guests' 20 are in the first field already", before, want)
+	}
+	for line, want := range map[string]float64{
+		"cpu  150 0 70 820 10 0 5 45 90 0": 0.1, // 10 of 100 more ticks
+		"cpu  150 0 70 830 10 0 5 35 20 0": 0,
+		"cpu  150 0 70 830 10 0 5 34 20 0": 0, // stepped back
+		"cpu  100 0 50 800 10 0 5 35 20 0": 0, // no time has passed
+	} {
+		if got := read(line).StolenSince(before); got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
+		}
+	}
+	for _, bad := range []string{"", "cpu 1 2 3 4", "cpu0 1 2 3 4 5 6 7 8", "cpu  1 2 3 x 5 6 7 8"} {
+		if got, err := parseMachine(bad); err == nil {
+			t.Errorf("%q: %+v, want an error", bad, got)
+		}
+	}
+}
+
 func TestMetricsKeepLabelsAndLeaveOutBuckets(t *testing.T) {
 	text := "# HELP a of a\n# TYPE a counter\na 1\nb{api=\"Produce v9\",error=\"\"} 2.5e3\nh_bucket{le=\"0.1\"} 7\nh_sum 0.5\nh_count 7\n\nbroken\nword word\nnan NaN\n"
 	got, err := parseMetrics(strings.NewReader(text))
