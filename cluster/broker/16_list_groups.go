@@ -14,7 +14,7 @@ var listGroupsAPI = api{
 	key: 16, name: "ListGroups", min: 0, max: 5,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(listGroups),
-	notes:    []string{"The groups whose shards this node leads: ask every broker for all of them; while one of them is loading the answer is COORDINATOR_LOAD_IN_PROGRESS, with those of the others. A group that only offsets were committed for is Empty. Every group is of the type classic (version 5), so a filter of other types finds none."},
+	notes:    []string{"The groups whose shards this node leads: ask every broker for all of them; while one of them is loading the answer is COORDINATOR_LOAD_IN_PROGRESS, with those of the others. A group that only offsets were committed for is Empty, also one whose offsets are those of an open transaction. Every group is of the type classic (version 5), so a filter of other types finds none."},
 }
 
 // classic is the type of all groups here, as Kafka calls those whose members assign.

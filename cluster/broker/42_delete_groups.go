@@ -10,7 +10,7 @@ var deleteGroupsAPI = api{
 	key: 42, name: "DeleteGroups", min: 0, max: 3,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(deleteGroups),
-	notes:    []string{"A group without members goes with its offsets; one with members is NON_EMPTY_GROUP."},
+	notes:    []string{"A group without members goes with its offsets, also with those that an open transaction holds for it; one with members is NON_EMPTY_GROUP."},
 }
 
 func deleteGroups(c *call, req *kmsg.DeleteGroupsRequest, answer func(kmsg.Response)) {

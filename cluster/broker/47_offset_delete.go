@@ -11,7 +11,7 @@ var offsetDeleteAPI = api{
 	key: 47, name: "OffsetDelete", min: 0, max: 0,
 	maxFrame: maxControlFrame,
 	serve:    whenReady(offsetDelete),
-	notes:    []string{"Offsets of a topic that a member subscribes to are kept: GROUP_SUBSCRIBED_TO_TOPIC."},
+	notes:    []string{"Offsets of a topic that a member subscribes to are kept: GROUP_SUBSCRIBED_TO_TOPIC. What an open transaction holds of a deleted offset goes, too."},
 }
 
 func offsetDelete(c *call, req *kmsg.OffsetDeleteRequest, answer func(kmsg.Response)) {

@@ -3,6 +3,8 @@ package coordinator
 import (
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 
 	"gopherlog/cluster/meta"
@@ -77,7 +79,8 @@ func (t *table) end(b record.Batch) {
 	}
 }
 
-// apply takes one record. What a newer version wrote is skipped, as Kafka's tools and older brokers do.
+// apply takes one record. A tombstone ends an offset also where an open transaction holds one, which does not come back with the commit: so
+// it is in Kafka. What a newer version wrote is skipped, as Kafka's tools and older brokers do.
 func (t *table) apply(b record.Batch, rec record.Record, at int64) {
 	key, err := group.DecodeKey(rec.Key)
 	switch {
@@ -86,6 +89,7 @@ func (t *table) apply(b record.Batch, rec record.Record, at int64) {
 	case key.Topic == "":
 		t.applyGroup(key.Group, rec.Value, at)
 	case rec.Value == nil:
+		t.pending.Remove(key)
 		t.remove(key)
 	default:
 		offset, err := group.DecodeOffset(rec.Value)
@@ -185,13 +189,14 @@ func (t *table) drop(id string) {
 	delete(t.groups, id)
 }
 
-// record is the newest record of a group; nil if there is none. known says that anything is kept of it.
+// record is the newest record of a group; nil if there is none. known says that anything is kept of it, be it an offset that a transaction
+// has yet to commit.
 func (t *table) record(id string) (r *group.Record, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.groups[id]
 	if g == nil {
-		return nil, false
+		return nil, t.pending.Holds(id)
 	}
 	return g.record, true
 }
@@ -209,13 +214,15 @@ func (t *table) recorded() map[string]*group.Record {
 	return all
 }
 
-// ids are all groups.
+// ids are all groups that anything is kept of.
 func (t *table) ids() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]string, 0, len(t.groups))
-	for id := range t.groups {
-		all = append(all, id)
+	all := slices.AppendSeq(make([]string, 0, len(t.groups)), maps.Keys(t.groups))
+	for id := range t.pending.Groups() {
+		if t.groups[id] == nil {
+			all = append(all, id)
+		}
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -15,7 +16,8 @@ import (
 // The zero value is not usable: use NewPending.
 type Pending struct {
 	producers map[int64]map[Key]held
-	keys      map[Key]int // in how many open transactions
+	keys      map[Key]int    // in how many open transactions
+	groups    map[string]int // how many of its keys are in any
 }
 
 type held struct {
@@ -33,7 +35,7 @@ type Settled struct {
 
 // NewPending is what an empty log says.
 func NewPending() *Pending {
-	return &Pending{producers: map[int64]map[Key]held{}, keys: map[Key]int{}}
+	return &Pending{producers: map[int64]map[Key]held{}, keys: map[Key]int{}, groups: map[string]int{}}
 }
 
 // Hold takes an offset from a transactional record at log offset at.
@@ -44,7 +46,7 @@ func (p *Pending) Hold(producerID int64, key Key, offset Offset, at int64) {
 		p.producers[producerID] = of
 	}
 	if _, again := of[key]; !again {
-		p.keys[key]++
+		p.claim(key)
 	}
 	of[key] = held{offset, at}
 }
@@ -62,9 +64,19 @@ func (p *Pending) End(producerID int64, commit bool) []Settled {
 	return settled(of)
 }
 
+func (p *Pending) claim(key Key) {
+	if p.keys[key]++; p.keys[key] == 1 {
+		p.groups[key.Group]++
+	}
+}
+
 func (p *Pending) release(key Key) {
-	if p.keys[key]--; p.keys[key] == 0 {
-		delete(p.keys, key)
+	if p.keys[key]--; p.keys[key] > 0 {
+		return
+	}
+	delete(p.keys, key)
+	if p.groups[key.Group]--; p.groups[key.Group] == 0 {
+		delete(p.groups, key.Group)
 	}
 }
 
@@ -85,20 +97,29 @@ func compareKeys(a, b Key) int {
 func (p *Pending) Unstable(key Key) bool { return p.keys[key] > 0 }
 
 // Holds says that an open transaction may commit offsets of the group.
-func (p *Pending) Holds(group string) bool {
-	for key := range p.keys {
-		if key.Group == group {
-			return true
-		}
+func (p *Pending) Holds(group string) bool { return p.groups[group] > 0 }
+
+// Groups are those that an open transaction may commit offsets of, in no order.
+func (p *Pending) Groups() iter.Seq[string] { return maps.Keys(p.groups) }
+
+// Forget drops what is pending of a group that is deleted: its transactions commit nothing of what they held for it until now.
+func (p *Pending) Forget(group string) {
+	if p.Holds(group) {
+		p.drop(func(k Key) bool { return k.Group == group })
 	}
-	return false
 }
 
-// Forget drops what is pending of a group that is deleted.
-func (p *Pending) Forget(group string) {
+// Remove drops what is pending of an offset that is deleted, in all transactions.
+func (p *Pending) Remove(key Key) {
+	if p.Unstable(key) {
+		p.drop(func(k Key) bool { return k == key })
+	}
+}
+
+func (p *Pending) drop(is func(Key) bool) {
 	for id, of := range p.producers {
 		for key := range of {
-			if key.Group == group {
+			if is(key) {
 				delete(of, key)
 				p.release(key)
 			}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gopherlog/txn/field"
@@ -50,6 +52,22 @@ func TestADeletedGroupHasNothingPending(t *testing.T) {
 	}
 }
 
+func TestADeletedOffsetIsPendingInNoTransaction(t *testing.T) {
+	p, gone, stays := NewPending(), Key{"g", "t", 0}, Key{"g", "t", 1}
+	p.Hold(7, gone, at(1), 10)
+	p.Hold(7, stays, at(2), 11)
+	p.Hold(8, gone, at(3), 12)
+	p.Remove(gone)
+	p.Remove(Key{"h", "t", 0})
+	if p.Unstable(gone) || !p.Unstable(stays) || !p.Holds("g") || len(p.End(8, true)) > 0 {
+		t.Fatal("not removed, or too much")
+	}
+	p.Remove(stays)
+	if p.Holds("g") || !bytes.Equal(p.Encode(nil), NewPending().Encode(nil)) {
+		t.Fatal("something is left")
+	}
+}
+
 // TestReplicasThatAppliedTheSameLogHoldTheSame, also when one was restarted from a snapshot in the middle.
 func TestReplicasThatAppliedTheSameLogHoldTheSame(t *testing.T) {
 	seed := rand.Uint64()
@@ -58,7 +76,7 @@ func TestReplicasThatAppliedTheSameLogHoldTheSame(t *testing.T) {
 	a, b := NewPending(), NewPending()
 	for i := range int64(2000) {
 		id, key := int64(rng.IntN(4)), Key{fmt.Sprint("g", rng.IntN(3)), "t", int32(rng.IntN(3))}
-		switch rng.IntN(8) {
+		switch rng.IntN(9) {
 		case 0:
 			commit := rng.IntN(2) == 0
 			if got, want := fmt.Sprint(a.End(id, commit)), fmt.Sprint(b.End(id, commit)); got != want {
@@ -75,12 +93,20 @@ func TestReplicasThatAppliedTheSameLogHoldTheSame(t *testing.T) {
 				a.Forget(key.Group)
 				b.Forget(key.Group)
 			}
+		case 3:
+			a.Remove(key)
+			b.Remove(key)
 		default:
 			a.Hold(id, key, at(i), i)
 			b.Hold(id, key, at(i), i)
 		}
-		if !bytes.Equal(a.Encode(nil), b.Encode(nil)) || a.Unstable(key) != b.Unstable(key) {
+		if !bytes.Equal(a.Encode(nil), b.Encode(nil)) || a.Unstable(key) != b.Unstable(key) || !maps.Equal(a.groups, b.groups) {
 			t.Fatalf("step %d: they differ", i)
+		}
+		for id, n := range a.groups {
+			if keys := slices.Collect(maps.Keys(a.keys)); n != len(slices.DeleteFunc(keys, func(k Key) bool { return k.Group != id })) {
+				t.Fatalf("step %d: %d keys of %s are counted", i, n, id)
+			}
 		}
 	}
 }
