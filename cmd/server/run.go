@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gopherlog/cmd/internal/cli"
 	"gopherlog/engine/vfs"
@@ -79,23 +80,51 @@ func newLogger(f *nodeFlags, s streams) *slog.Logger {
 	if err := level.UnmarshalText([]byte(f.LogLevel)); err != nil {
 		panic(fmt.Sprintf("log level %q passed the check: %v", f.LogLevel, err))
 	}
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: millis}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: legible}
 	if f.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(s.err, opts))
 	}
 	return slog.New(slog.NewTextHandler(s.err, opts))
 }
 
-// millis shortens times to milliseconds and errors to one line.
-func millis(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime { // raft logs durations under the same key
-		return slog.String(slog.TimeKey, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
-	}
-	if d, ok := a.Value.Any().(time.Duration); ok {
-		return slog.String(a.Key, d.Round(time.Microsecond).String())
-	}
-	if err, ok := a.Value.Any().(error); ok && errors.Unwrap(err) == nil {
-		return slog.String(a.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
+// maxLogged is how many bytes a log line shows of one value: clients choose names of up to 32 KB, and errors repeat them.
+const maxLogged = 1 << 10
+
+// legible shortens times to milliseconds, errors to one line, and everything to maxLogged bytes, whoever logs it under whatever key.
+func legible(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case time.Time:
+		if a.Key == slog.TimeKey { // raft logs durations under the same key
+			return slog.String(slog.TimeKey, v.UTC().Format("2006-01-02T15:04:05.000Z"))
+		}
+	case time.Duration:
+		return slog.String(a.Key, v.Round(time.Microsecond).String())
+	case string:
+		return slog.String(a.Key, bounded(v))
+	case error:
+		text := fmt.Sprint(v)
+		if errors.Unwrap(v) == nil {
+			text = strings.ReplaceAll(text, "\n", "; ")
+		}
+		return slog.String(a.Key, bounded(text))
+	case fmt.Stringer:
+		return slog.String(a.Key, bounded(fmt.Sprint(v)))
+	default:
+		if text := fmt.Sprintf("%+v", v); len(text) > maxLogged {
+			return slog.String(a.Key, bounded(text))
+		}
 	}
 	return a
+}
+
+// bounded is a text, or its beginning and how long it is.
+func bounded(text string) string {
+	if len(text) <= maxLogged {
+		return text
+	}
+	end := maxLogged
+	for end > maxLogged-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s... (%d bytes)", text[:end], len(text))
 }
