@@ -331,7 +331,15 @@ func (c *groupDelete) offsets(s *session, admin *kadm.Client, name string) error
 	if len(set) == 0 {
 		return fmt.Errorf("delete offsets: group %s has committed none of %s", name, c.Topic)
 	}
-	err = coordinated(ctx, func() error {
+	if err := s.deleteOffsets(ctx, admin, name, set); err != nil {
+		return err
+	}
+	n := len(set[some.topic])
+	return s.print(map[string]any{"group": name, "topic": some.topic, "offsets_deleted": n}, "deleted %d offset(s) of %s in group %s", n, some.topic, name)
+}
+
+func (s *session) deleteOffsets(ctx context.Context, admin *kadm.Client, name string, set kadm.TopicsSet) error {
+	err := coordinated(ctx, func() error {
 		gone, err := admin.DeleteOffsets(ctx, name, set)
 		if err == nil {
 			err = gone.Error()
@@ -339,10 +347,9 @@ func (c *groupDelete) offsets(s *session, admin *kadm.Client, name string) error
 		return err
 	})
 	if err != nil {
-		return refused("delete offsets of group "+name, s.unled(admin, groupShards, err), "")
+		err = refused("delete offsets of group "+name, s.unled(admin, groupShards, err), "")
 	}
-	n := len(set[some.topic])
-	return s.print(map[string]any{"group": name, "topic": some.topic, "offsets_deleted": n}, "deleted %d offset(s) of %s in group %s", n, some.topic, name)
+	return err
 }
 
 // offsetsOf is what a group has committed.

@@ -36,9 +36,10 @@ func TestATransactionHangsIfNoCoordinatorIsToEndItThere(t *testing.T) {
 
 // Who asks for a commit, or names a place, and forgot the topic must not get the transactional id aborted.
 func TestAnAbortRefusesWhatItWouldNotHeed(t *testing.T) {
+	nowhere := &session{ctx: t.Context(), addr: []string{"localhost:0"}, timeout: time.Second}
 	for _, c := range []txnAbort{{Outcome: "commit", Offset: -1}, {Outcome: "abort", Offset: -1}, {Offset: 7}} {
 		c.Name = "till-1"
-		if err := c.Run(nil); err == nil || !strings.Contains(err.Error(), "-topic") {
+		if err := c.Run(nowhere); err == nil || !strings.Contains(err.Error(), "-topic") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
