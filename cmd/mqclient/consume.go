@@ -43,6 +43,9 @@ type delivered struct {
 
 // Run reads and prints.
 func (c *consumeCmd) Run(s *session) error {
+	if err := givenTopic(c.Topic); err != nil {
+		return err
+	}
 	if c.All && c.Follow {
 		return cli.Usage(errors.New("-all reads up to the present end and -follow goes on: give one of them"))
 	}
@@ -130,7 +133,7 @@ func (c *consumeCmd) spans(s *session, admin *kadm.Client, from start) (map[int3
 	}
 	for _, p := range c.Partition {
 		if out[p] == nil {
-			return nil, cli.Usage(fmt.Errorf("topic %s has partitions 0 to %d: there is no %d", c.Topic, len(end)-1, p))
+			return nil, noPartition(c.Topic, len(end), p)
 		}
 	}
 	return out, nil

@@ -3,10 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -18,10 +19,10 @@ import (
 
 type produceCmd struct {
 	Topic       string   `help:"Topic to write to; made if missing, where the cluster allows it." required:"" placeholder:"NAME"`
-	Key         *string  `help:"Key of the record, or of every line." placeholder:"TEXT"`
+	Key         *string  `help:"Key of the record, or of every line." placeholder:"TEXT" xor:"key"`
 	Value       *string  `help:"Value of the one record to write." placeholder:"TEXT" xor:"source"`
 	File        string   `help:"File whose content is the value of the one record to write." type:"existingfile" placeholder:"FILE" xor:"source"`
-	Keyed       bool     `help:"Lines of standard input are KEY<TAB>VALUE." xor:"source"`
+	Keyed       bool     `help:"Lines of standard input are KEY<TAB>VALUE." xor:"source,key"`
 	Header      []string `help:"Header of the record, as NAME=TEXT; may be repeated." sep:"none" placeholder:"NAME=TEXT"`
 	Partition   *int32   `help:"Partition to write to, whatever the key."`
 	Partitioner string   `help:"How a key chooses its partition: ${enum}. murmur2 is that of Kafka's Java client." enum:"fnv1a,murmur2" default:"fnv1a"`
@@ -33,7 +34,7 @@ type produceCmd struct {
 type produced struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	Offset    int64  `json:"offset"`
+	Offset    int64  `json:"offset"` // -1: with acks=0 nobody tells it
 }
 
 // maxLine bounds one line of standard input.
@@ -41,32 +42,29 @@ const maxLine = 32 << 20
 
 // Run sends the records and prints where each went, in the order of the acknowledgements.
 func (c *produceCmd) Run(s *session) error {
+	if err := givenTopic(c.Topic); err != nil {
+		return err
+	}
 	headers, err := parseHeaders(c.Header)
 	if err != nil {
 		return err
 	}
-	client, err := s.connect(c.options(s)...)
-	if err != nil {
+	w := &produceWriter{s: s, cmd: c, headers: headers}
+	if w.client, err = s.connect(c.options(s, w)...); err != nil {
 		return err
 	}
-	defer client.Close()
-	w := &produceWriter{s: s, client: client, cmd: c, headers: headers}
-	if err := w.feed(); err != nil {
-		return err
-	}
-	if err := client.Flush(s.ctx); err != nil {
-		return fmt.Errorf("stopped before everything was acknowledged: %w", err)
-	}
-	return w.result()
+	defer w.client.Close()
+	broken := w.feed()
+	return errors.Join(broken, w.wait())
 }
 
-func (c *produceCmd) options(s *session) []kgo.Opt {
+func (c *produceCmd) options(s *session, w *produceWriter) []kgo.Opt {
 	codecs := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	opts := []kgo.Opt{
 		kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(s.timeout), kgo.UnknownTopicRetries(20),
-		kgo.ProducerBatchCompression(codecs[c.Compression]), kgo.RecordPartitioner(c.partitioner()),
+		kgo.ProducerBatchCompression(codecs[c.Compression]), kgo.RecordPartitioner(c.partitioner(w)),
 	}
 	switch c.Acks {
 	case "1":
@@ -77,10 +75,10 @@ func (c *produceCmd) options(s *session) []kgo.Opt {
 	return opts
 }
 
-func (c *produceCmd) partitioner() kgo.Partitioner {
+func (c *produceCmd) partitioner(w *produceWriter) kgo.Partitioner {
 	switch {
 	case c.Partition != nil:
-		return kgo.ManualPartitioner()
+		return kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int { return w.toOne })
 	case c.Partitioner == "murmur2":
 		return kgo.StickyKeyPartitioner(nil)
 	}
@@ -112,9 +110,23 @@ type produceWriter struct {
 	cmd     *produceCmd
 	headers []kgo.RecordHeader
 
-	mu     sync.Mutex
-	failed int
-	first  error
+	unknown sync.WaitGroup // fates
+	mu      sync.Mutex
+	open    int // records whose fate is not known
+	failed  int
+	first   error
+	has     int // partitions of the topic, of which the one that was asked for is none; 0: it is
+}
+
+// toOne chooses the partition that was asked for, whatever the record.
+func (w *produceWriter) toOne(_ *kgo.Record, partitions int) int {
+	number := int(*w.cmd.Partition)
+	if number < 0 || number >= partitions {
+		w.mu.Lock()
+		w.has = partitions
+		w.mu.Unlock()
+	}
+	return number
 }
 
 func (w *produceWriter) feed() error {
@@ -138,27 +150,58 @@ func (w *produceWriter) feed() error {
 	return w.lines(key)
 }
 
-// lines sends each line of standard input.
+// lines sends each line of standard input, until Ctrl-C: a line that does not come must not keep the process.
 func (w *produceWriter) lines(key []byte) error {
-	in := bufio.NewScanner(w.s.in)
-	in.Buffer(make([]byte, 64<<10), maxLine)
-	for n := 1; in.Scan(); n++ {
-		line := bytes.Clone(in.Bytes())
-		if w.cmd.Keyed {
-			k, v, ok := bytes.Cut(line, []byte{'\t'})
-			if !ok {
-				return cli.Usage(fmt.Errorf("line %d of standard input has no tab between key and value", n))
+	ctx, cancel := context.WithCancel(w.s.ctx)
+	defer cancel()
+	lines, broken := make(chan []byte), error(nil)
+	go func() {
+		defer close(lines)
+		in := bufio.NewScanner(w.s.in)
+		in.Buffer(make([]byte, 64<<10), maxLine)
+		for in.Scan() {
+			select {
+			case lines <- bytes.Clone(in.Bytes()):
+			case <-ctx.Done():
+				return
 			}
-			w.send(k, v)
-			continue
 		}
+		broken = in.Err()
+	}()
+	for n := 1; ; n++ {
+		select {
+		case line, more := <-lines:
+			if !more {
+				return inputError(broken)
+			}
+			if err := w.line(n, key, line); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (w *produceWriter) line(n int, key, line []byte) error {
+	if !w.cmd.Keyed {
 		w.send(key, line)
+		return nil
 	}
-	err := in.Err()
-	if errors.Is(err, bufio.ErrTooLong) {
+	k, v, ok := bytes.Cut(line, []byte{'\t'})
+	if !ok {
+		return cli.Usage(fmt.Errorf("line %d of standard input has no tab between key and value: what stands before it was sent, and nothing from there on", n))
+	}
+	w.send(k, v)
+	return nil
+}
+
+// inputError says why standard input could not be read to its end; nil: it was.
+func inputError(err error) error {
+	switch {
+	case errors.Is(err, bufio.ErrTooLong):
 		return cli.Usage(fmt.Errorf("a line of standard input is longer than %d bytes: use -file", maxLine))
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	case err != nil:
 		return cli.Environment(fmt.Errorf("read standard input: %w", err))
 	}
 	return nil
@@ -167,31 +210,45 @@ func (w *produceWriter) lines(key []byte) error {
 // send hands a record over; it waits while the client's buffer is full.
 func (w *produceWriter) send(key, value []byte) {
 	r := &kgo.Record{Topic: w.cmd.Topic, Key: key, Value: value, Headers: w.headers}
-	if w.cmd.Partition != nil {
-		r.Partition = *w.cmd.Partition
-	}
+	w.unknown.Add(1)
+	w.mu.Lock()
+	w.open++
+	w.mu.Unlock()
 	w.client.Produce(w.s.ctx, r, w.acknowledged)
 }
 
 func (w *produceWriter) acknowledged(r *kgo.Record, err error) {
+	defer w.unknown.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
+	w.open--
+	switch {
+	case err != nil:
+	case w.cmd.Acks == "0": // nobody told the offset
+		err = w.s.print(produced{r.Topic, r.Partition, -1}, "sent to %s partition=%d, and nobody says whether it is there", r.Topic, r.Partition)
+	default:
 		err = w.s.print(produced{r.Topic, r.Partition, r.Offset}, "produced to %s partition=%d offset=%d", r.Topic, r.Partition, r.Offset)
 	}
 	if err != nil {
 		w.failed++
-		if w.first == nil {
-			w.first = err
-		}
+		w.first = cmp.Or(w.first, err)
 	}
 }
 
-func (w *produceWriter) result() error {
+// wait ends when the fate of each record is known, or with Ctrl-C, and says what is not well.
+func (w *produceWriter) wait() error {
+	if w.client.Flush(w.s.ctx) == nil {
+		w.unknown.Wait() // a record that was never buffered is not waited for by Flush
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failed == 0 {
-		return nil
+	switch {
+	case w.has > 0:
+		return noPartition(w.cmd.Topic, w.has, *w.cmd.Partition)
+	case w.s.ctx.Err() != nil && w.open+w.failed > 0:
+		return fmt.Errorf("stopped: %d record(s) are not acknowledged by topic %s, and may be there or not", w.open+w.failed, w.cmd.Topic)
+	case w.failed > 0:
+		return refused(fmt.Sprintf("%d record(s) were not acknowledged by topic %s", w.failed, w.cmd.Topic), w.first, "")
 	}
-	return refused(fmt.Sprintf("%d record(s) were not acknowledged by topic %s", w.failed, w.cmd.Topic), w.first, "")
+	return nil
 }

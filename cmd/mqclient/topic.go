@@ -40,6 +40,19 @@ func (t topicName) get() (string, error) {
 	return "", cli.Usage(errors.New("which topic? give its name, as in -topic orders"))
 }
 
+// givenTopic refuses an empty name, as an unset variable of a shell leaves it.
+func givenTopic(name string) error {
+	if name == "" {
+		return cli.Usage(errors.New("-topic is empty: which topic? give its name, as in -topic orders"))
+	}
+	return nil
+}
+
+// noPartition says that a topic with so many partitions lacks one.
+func noPartition(topic string, has int, number int32) error {
+	return cli.Usage(fmt.Errorf("topic %s has partitions 0 to %d: there is no %d", topic, has-1, number))
+}
+
 type topicCreate struct {
 	topicName
 	Partitions        int32             `help:"Number of partitions; -1: the cluster's default." default:"-1"`

@@ -213,6 +213,9 @@ func TestClientMistakes(t *testing.T) {
 	}{
 		"no server":              {[]string{"topic", "list", "-addr", dead}, 3, []string{dead, "is the server running"}},
 		"no topic":               {[]string{"produce", "-addr", addr, "-value", "x"}, 2, []string{"--topic"}},
+		"empty topic":            {[]string{"produce", "-addr", addr, "-topic", "", "-value", "x"}, 2, []string{"-topic is empty"}},
+		"read an empty topic":    {[]string{"consume", "-addr", addr, "-topic", ""}, 2, []string{"-topic is empty"}},
+		"key and keyed":          {[]string{"produce", "-addr", addr, "-topic", "t", "-key", "k", "-keyed"}, 2, []string{"--key", "--keyed"}},
 		"value and file":         {[]string{"produce", "-addr", addr, "-topic", "t", "-value", "x", "-file", "/etc/hosts"}, 2, []string{"--value", "--file"}},
 		"unknown topic":          {[]string{"consume", "-addr", addr, "-topic", "nope"}, 1, []string{"no topic nope"}},
 		"describe unknown topic": {[]string{"topic", "describe", "-addr", addr, "nope"}, 1, []string{"nope"}},

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"gopherlog/cmd/internal/cli"
+)
+
+// told hands on what is written.
+type told chan string
+
+func (c told) Write(b []byte) (int, error) {
+	c <- string(b)
+	return len(b), nil
+}
+
+// Nobody can end standard input that is a terminal but with a key that few know.
+func TestProducingEndsWithCtrlCAlthoughNoLineComes(t *testing.T) {
+	_, s := fake(t, kfake.SeedTopics(1, "orders"))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	in, lines := io.Pipe()
+	defer lines.Close()
+	out, ended := make(told), make(chan error, 1)
+	s.ctx, s.in, s.out = ctx, in, out
+	go func() { ended <- (&produceCmd{Topic: "orders", Acks: "all"}).Run(s) }()
+	if _, err := lines.Write([]byte("one\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-out; got != "produced to orders partition=0 offset=0\n" {
+		t.Errorf("told %q", got)
+	}
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for a line")
+	}
+}
+
+func TestLinesBeforeABrokenOneAreWritten(t *testing.T) {
+	_, s := fake(t, kfake.SeedTopics(1, "orders"))
+	var out bytes.Buffer
+	s.in, s.out = strings.NewReader("a\tb\nc\n"), &out
+	err := (&produceCmd{Topic: "orders", Acks: "all", Keyed: true}).Run(s)
+	if cli.Code(err) != cli.ExitUsage || !strings.Contains(err.Error(), "line 2") || out.String() != "produced to orders partition=0 offset=0\n" {
+		t.Errorf("%v, told %q", err, out.String())
+	}
+}
+
+func TestAPartitionThatTheTopicDoesNotHaveIsNamed(t *testing.T) {
+	_, s := fake(t, kfake.SeedTopics(3, "orders"))
+	for _, number := range []int32{-1, 3} {
+		s.in, s.out = strings.NewReader("a\nb\n"), io.Discard
+		err := (&produceCmd{Topic: "orders", Acks: "all", Partition: &number}).Run(s)
+		if cli.Code(err) != cli.ExitUsage || !strings.Contains(err.Error(), "topic orders has partitions 0 to 2: there is no ") {
+			t.Errorf("partition %d: %v", number, err)
+		}
+	}
+}
+
+func TestNoOffsetIsToldOfWhatNobodyAcknowledges(t *testing.T) {
+	_, s := fake(t, kfake.SeedTopics(1, "orders"))
+	for form, want := range map[bool]string{false: "sent to orders partition=0, and nobody", true: `"offset":-1}`} {
+		var out bytes.Buffer
+		s.in, s.out, s.json = strings.NewReader("a\n"), &out, form
+		if err := (&produceCmd{Topic: "orders", Acks: "0"}).Run(s); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, told %q, want %q", err, out.String(), want)
+		}
+	}
+}
+
+// A record that the client refuses before it keeps it is in no flush.
+func TestTheFateOfEachRecordIsWaitedFor(t *testing.T) {
+	_, s := fake(t)
+	var err error
+	w := &produceWriter{s: s, cmd: &produceCmd{}}
+	if w.client, err = s.connect(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.client.Close()
+	w.send(nil, nil) // to no topic
+	if err := w.wait(); err == nil || !strings.HasPrefix(err.Error(), "1 record(s) were not acknowledged") {
+		t.Errorf("%v", err)
+	}
+}
