@@ -1,8 +1,11 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"gopherlog/cmd/internal/cli"
 )
 
 // TestKeysAreRoutedByFNV1a pins the routing with the hash's published test vectors: a change would move keys.
@@ -33,9 +36,19 @@ func TestStartIsAWordAnOffsetOrATime(t *testing.T) {
 	}
 }
 
-func TestAPortAloneMeansThisMachine(t *testing.T) {
-	if got := addresses([]string{":9092", "h:1"}); got[0] != "localhost:9092" || got[1] != "h:1" {
-		t.Errorf("got %q", got)
+func TestAPortAloneMeansThisMachineAndAHostAloneItsUsualPort(t *testing.T) {
+	for given, want := range map[string]string{":9092": "localhost:9092", "h:1": "h:1", "h": "h:9092", "[::1]:1": "[::1]:1"} {
+		if got, err := addresses([]string{given}); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q, %v", given, got, err)
+		}
+	}
+	for _, given := range []string{"", "h:", "h:x", "h:0", "h:65536", "::1", "http://h:1"} {
+		if got, err := addresses([]string{"h:1", given}); cli.Code(err) != cli.ExitUsage || !strings.Contains(err.Error(), "HOST:PORT") {
+			t.Errorf("%q: %q, %v", given, got, err)
+		}
+	}
+	if got, err := addresses(nil); err == nil {
+		t.Errorf("no address: %q", got)
 	}
 }
 

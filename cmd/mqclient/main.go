@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -60,7 +61,14 @@ func parseAndRun(ctx context.Context, args []string, in io.Reader, out, errs io.
 	if err != nil || done {
 		return err
 	}
-	s := &session{ctx: ctx, addr: addresses(g.Addr), timeout: g.Timeout, json: g.Output == "json", in: in, out: out, errs: errs}
+	if g.Timeout <= 0 {
+		return cli.Usage(fmt.Errorf("-timeout is %s: give a time to try, as in 15s", g.Timeout))
+	}
+	addr, err := addresses(g.Addr)
+	if err != nil {
+		return err
+	}
+	s := &session{ctx: ctx, addr: addr, timeout: g.Timeout, json: g.Output == "json", in: in, out: out, errs: errs}
 	k.Bind(s)
 	return k.Run()
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,16 +31,23 @@ type session struct {
 	client  *kgo.Client // what admin's client speaks through, once there is one
 }
 
-// addresses lets ":9092", which a server binds, mean this machine.
-func addresses(list []string) []string {
-	out := make([]string, len(list))
-	for i, a := range list {
-		if strings.HasPrefix(a, ":") {
-			a = "localhost" + a
-		}
-		out[i] = a
+// addresses lets ":9092", which a server binds, mean this machine, and a host alone its port 9092. It refuses what is no address.
+func addresses(list []string) ([]string, error) {
+	if len(list) == 0 {
+		list = []string{""}
 	}
-	return out
+	var out []string
+	for _, a := range list {
+		host, port, err := net.SplitHostPort(a)
+		if a != "" && !strings.Contains(a, ":") {
+			host, port, err = a, "9092", nil
+		}
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+			return nil, cli.Usage(fmt.Errorf("-addr is %q: give HOST:PORT, as in localhost:9092, or several with commas between them", a))
+		}
+		out = append(out, net.JoinHostPort(cmp.Or(host, "localhost"), port))
+	}
+	return out, nil
 }
 
 // connect returns a client of which some node has answered. Close it.
@@ -50,7 +59,7 @@ func (s *session) connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	}, opts...)
 	c, err := kgo.NewClient(all...)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("-addr %s: %w", strings.Join(s.addr, ","), err))
+		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	ctx, cancel := s.limit()
 	defer cancel()

@@ -216,6 +216,8 @@ func TestClientMistakes(t *testing.T) {
 		"empty topic":            {[]string{"produce", "-addr", addr, "-topic", "", "-value", "x"}, 2, []string{"-topic is empty"}},
 		"read an empty topic":    {[]string{"consume", "-addr", addr, "-topic", ""}, 2, []string{"-topic is empty"}},
 		"key and keyed":          {[]string{"produce", "-addr", addr, "-topic", "t", "-key", "k", "-keyed"}, 2, []string{"--key", "--keyed"}},
+		"address no port":        {[]string{"topic", "list", "-addr", "127.0.0.1:abc"}, 2, []string{"-addr", "127.0.0.1:abc", "HOST:PORT"}},
+		"no time":                {[]string{"topic", "list", "-addr", addr, "-timeout", "0s"}, 2, []string{"-timeout is 0s"}},
 		"value and file":         {[]string{"produce", "-addr", addr, "-topic", "t", "-value", "x", "-file", "/etc/hosts"}, 2, []string{"--value", "--file"}},
 		"unknown topic":          {[]string{"consume", "-addr", addr, "-topic", "nope"}, 1, []string{"no topic nope"}},
 		"describe unknown topic": {[]string{"topic", "describe", "-addr", addr, "nope"}, 1, []string{"nope"}},
