@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -21,7 +22,7 @@ import (
 type consumeCmd struct {
 	Topic     string  `help:"Topic to read." required:"" placeholder:"NAME"`
 	Partition []int32 `help:"Partitions to read. Default: all."`
-	Offset    string  `help:"Where to begin: earliest, latest, an offset, or a time as in 2006-01-02T15:04:05Z." default:"earliest" placeholder:"WHERE"`
+	Offset    string  `help:"Where to begin: earliest, latest, an offset, or a time as in 2006-01-02T15:04:05Z. Default: ${default}." default:"earliest" placeholder:"WHERE"`
 	All       bool    `help:"Read everything up to the present end, merge it by timestamp, and print it then."`
 	Follow    bool    `help:"Go on with what comes, until Ctrl-C."`
 	Count     int     `short:"n" help:"Stop after that many records. Default: no limit." placeholder:"N"`
@@ -46,6 +47,9 @@ func (c *consumeCmd) Run(s *session) error {
 	if err := givenTopic(c.Topic); err != nil {
 		return err
 	}
+	if c.Count < 0 {
+		return cli.Usage(fmt.Errorf("-count is %d: give how many records, or leave it out for all", c.Count))
+	}
 	if c.All && c.Follow {
 		return cli.Usage(errors.New("-all reads up to the present end and -follow goes on: give one of them"))
 	}
@@ -62,7 +66,7 @@ func (c *consumeCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	r := &reading{cmd: c, s: s, spans: spans}
+	r := &reading{cmd: c, s: s, admin: admin, spans: spans, heard: time.Now()}
 	if err := r.run(); err != nil {
 		return err
 	}
@@ -185,11 +189,14 @@ func listOffsets(ctx context.Context, topic string, ask func(context.Context, ..
 
 // reading is one run of consume.
 type reading struct {
-	cmd   *consumeCmd
-	s     *session
-	spans map[int32]*span
-	kept  []*kgo.Record // for -all
-	count int
+	cmd     *consumeCmd
+	s       *session
+	admin   *kadm.Client
+	spans   map[int32]*span
+	heard   time.Time     // when records came last, or the cluster was found well
+	failure error         // the last one since
+	kept    []*kgo.Record // for -all
+	count   int
 }
 
 func (r *reading) run() error {
@@ -212,34 +219,77 @@ func (r *reading) run() error {
 		return err
 	}
 	defer client.Close()
-	quiet := time.Now()
 	for !r.done() {
-		fetches := client.PollFetches(r.s.ctx)
+		ctx, cancel := context.WithTimeout(r.s.ctx, pollWait)
+		fetches := client.PollFetches(ctx)
+		cancel()
 		if r.s.ctx.Err() != nil {
 			return nil // Ctrl-C: what was read counts
 		}
-		if err := r.take(fetches, &quiet); err != nil {
+		if err := r.take(fetches); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take handles one answer. An error ends the reading when no record came for the length of the timeout.
-func (r *reading) take(fetches kgo.Fetches, quiet *time.Time) error {
-	var failure error
-	fetches.EachError(func(_ string, p int32, err error) {
-		failure = refused(fmt.Sprintf("read %s partition %d", r.cmd.Topic, p), err, "")
+// pollWait is after how long without records the time is looked at.
+const pollWait = time.Second
+
+// take handles one answer, and looks for the cause when no record came for the length of the timeout.
+func (r *reading) take(fetches kgo.Fetches) error {
+	fetches.EachError(func(topic string, p int32, err error) {
+		if topic != "" { // else it is the end of pollWait
+			r.failure = refused(fmt.Sprintf("read %s partition %d", topic, p), err, "")
+		}
 	})
-	if !fetches.Empty() {
-		*quiet = time.Now()
-	} else if failure != nil && time.Since(*quiet) > r.s.timeout {
-		return failure
+	quiet := fetches.Empty()
+	if quiet && time.Since(r.heard) <= r.s.timeout {
+		return nil
 	}
+	if quiet {
+		if err := r.silence(); err != nil {
+			return err
+		}
+	}
+	r.heard, r.failure = time.Now(), nil
 	for it := fetches.RecordIter(); !it.Done(); {
 		if err := r.record(it.Next()); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// silence says why nothing comes. A topic that is followed may be quiet for as long as its partitions are served, whatever was in the way
+// before, unless that does not pass.
+func (r *reading) silence() error {
+	ctx, cancel := r.s.limit()
+	defer cancel()
+	if err := r.s.ping(ctx, r.s.client); err != nil {
+		return r.s.unreached(err)
+	}
+	if _, err := listOffsets(ctx, r.cmd.Topic, r.admin.ListEndOffsets); err != nil {
+		return err
+	}
+	var refusal *kerr.Error
+	if r.cmd.Follow && (!errors.As(r.failure, &refusal) || refusal.Retriable) {
+		return nil
+	}
+	return cmp.Or(r.failure, r.stuck())
+}
+
+// stuck names the first partition of which something is missing.
+func (r *reading) stuck() error {
+	for _, p := range slices.Sorted(maps.Keys(r.spans)) {
+		sp, hint := r.spans[p], ""
+		if sp.next >= sp.end {
+			continue
+		}
+		if r.cmd.Isolation != "read_uncommitted" {
+			hint = ": a transaction that is open holds back what follows it; see txn list and txn find-hanging, or read with -isolation read_uncommitted"
+		}
+		return fmt.Errorf("read %s partition %d: nothing comes from offset %d on, and it ends at %d%s", r.cmd.Topic, p, sp.next, sp.end, hint)
 	}
 	return nil
 }

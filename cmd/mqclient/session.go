@@ -65,9 +65,13 @@ func (s *session) connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	defer cancel()
 	if err := s.ping(ctx, c); err != nil {
 		c.Close()
-		return nil, cli.Environment(fmt.Errorf("no node answers at %s: %s; is the server running, and is -addr right?", strings.Join(s.addr, ","), reason(err)))
+		return nil, s.unreached(err)
 	}
 	return c, nil
+}
+
+func (s *session) unreached(err error) error {
+	return cli.Environment(fmt.Errorf("no node answers at %s: %s; is the server running, and is -addr right?", strings.Join(s.addr, ","), reason(err)))
 }
 
 // ping tries until a node answers or the time is up; a refused connection is final, a node that is starting is not.

@@ -20,7 +20,7 @@ import (
 
 type txnFindHanging struct {
 	Topic string        `help:"Only this topic, or some partitions of it as in orders:0,2." placeholder:"TOPIC[:N,...]"`
-	Older time.Duration `help:"Only transactions whose producer wrote nothing for longer: a shorter one may be waiting for its coordinator." default:"15m" placeholder:"DURATION"`
+	Older time.Duration `help:"Only transactions whose producer wrote nothing for longer: a shorter one may be waiting for its coordinator. Default: ${default}." default:"15m" placeholder:"DURATION"`
 }
 
 // hangingLine is a transaction that is open in a partition.

@@ -227,6 +227,7 @@ func TestClientMistakes(t *testing.T) {
 		"too many replicas":      {[]string{"topic", "create", "-addr", addr, "t", "-replication-factor", "3"}, 1, []string{"replica"}},
 		"bad offset":             {[]string{"consume", "-addr", addr, "-topic", "t", "-offset", "yesterday"}, 2, []string{"-offset", "yesterday"}},
 		"all and follow":         {[]string{"consume", "-addr", addr, "-topic", "t", "-all", "-follow"}, 2, []string{"-all", "-follow"}},
+		"fewer than none":        {[]string{"consume", "-addr", addr, "-topic", "t", "-count=-1"}, 2, []string{"-count is -1"}},
 		"recover unasked":        {[]string{"cluster", "recover", "-addr", addr}, 2, []string{"-after-power-loss"}},
 		"unknown command":        {[]string{"frobnicate"}, 2, []string{"frobnicate"}},
 	} {

@@ -3,6 +3,7 @@ package endtoend
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,6 +56,12 @@ func TestTransactionsAreListedDescribedAndAborted(t *testing.T) {
 	if got := mq("txn", "find-hanging", "-older", "0s"); strings.Contains(got, "orders") {
 		t.Errorf("a transaction that is under way hangs:\n%s", got)
 	}
+	eventually(t, func() error { // a busy machine may not answer in 2 s
+		if r := try(t, "", "mqclient", "consume", "-topic", "orders", "-addr", addr, "-timeout", "2s"); r.code != 1 || !strings.Contains(r.err, "partition 1: nothing comes from offset 0 on") {
+			return fmt.Errorf("a reading that an open transaction holds back: exit code %d: %s", r.code, r.err)
+		}
+		return nil
+	})
 	for args, want := range map[string]string{
 		"abort":                                 "which transactional id",
 		"abort -topic orders:1":                 "the offset",
