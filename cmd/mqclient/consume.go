@@ -102,11 +102,11 @@ type span struct{ next, end int64 }
 func (c *consumeCmd) spans(s *session, admin *kadm.Client, from start) (map[int32]*span, error) {
 	ctx, cancel := s.limit()
 	defer cancel()
-	low, err := listOffsets(ctx, c.Topic, admin.ListStartOffsets)
+	low, err := s.listOffsets(ctx, admin, c.Topic, admin.ListStartOffsets)
 	if err != nil {
 		return nil, err
 	}
-	end, err := listOffsets(ctx, c.Topic, admin.ListEndOffsets)
+	end, err := s.listOffsets(ctx, admin, c.Topic, admin.ListEndOffsets)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (c *consumeCmd) spans(s *session, admin *kadm.Client, from start) (map[int3
 		at := func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 			return admin.ListOffsetsAfterMilli(ctx, from.time.UnixMilli(), topics...)
 		}
-		if first, err = listOffsets(ctx, c.Topic, at); err != nil {
+		if first, err = s.listOffsets(ctx, admin, c.Topic, at); err != nil {
 			return nil, err
 		}
 	}
@@ -143,13 +143,13 @@ func (c *consumeCmd) spans(s *session, admin *kadm.Client, from start) (map[int3
 	return out, nil
 }
 
-// offsetsPatience bounds how long an election is waited for.
+// offsetsPatience bounds how long an election is waited for, where the time to try is not shorter.
 const offsetsPatience = 5 * time.Second
 
 // askOffsets asks again while a partition has no leader yet: a topic that was
 // just made, or a leader that just died.
-func askOffsets(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
-	for until := time.Now().Add(offsetsPatience); ; {
+func (s *session) askOffsets(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
+	for until := time.Now().Add(min(offsetsPatience, s.timeout)); ; {
 		listed, err := ask(ctx, topic)
 		why := err
 		if why == nil {
@@ -166,10 +166,10 @@ func askOffsets(ctx context.Context, topic string, ask func(context.Context, ...
 	}
 }
 
-func listOffsets(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
-	listed, err := askOffsets(ctx, topic, ask)
+func (s *session) listOffsets(ctx context.Context, admin *kadm.Client, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
+	listed, err := s.askOffsets(ctx, topic, ask)
 	if err != nil {
-		return nil, refused("ask for the offsets of "+topic, err, "")
+		return nil, refused("ask for the offsets of "+topic, s.unled(admin, []string{topic}, err), "")
 	}
 	out := map[int32]int64{}
 	for _, o := range listed[topic] {
@@ -177,7 +177,7 @@ func listOffsets(ctx context.Context, topic string, ask func(context.Context, ..
 			return nil, fmt.Errorf("there is no topic %s", topic)
 		}
 		if o.Err != nil {
-			return nil, refused("ask for the offsets of "+topic, o.Err, "")
+			return nil, refused("ask for the offsets of "+topic, s.unled(admin, []string{topic}, o.Err), "")
 		}
 		out[o.Partition] = o.Offset
 	}
@@ -269,7 +269,7 @@ func (r *reading) silence() error {
 	if err := r.s.ping(ctx, r.s.client); err != nil {
 		return r.s.unreached(err)
 	}
-	if _, err := listOffsets(ctx, r.cmd.Topic, r.admin.ListEndOffsets); err != nil {
+	if _, err := r.s.listOffsets(ctx, r.admin, r.cmd.Topic, r.admin.ListEndOffsets); err != nil {
 		return err
 	}
 	var refusal *kerr.Error

@@ -137,7 +137,7 @@ func (c *groupReset) plan(ctx context.Context, s *session, admin *kadm.Client, n
 	slices.Sort(topics)
 	var moves []offsetMove
 	for _, topic := range topics {
-		more, err := planTopic(ctx, admin, topic, some, held, to)
+		more, err := planTopic(ctx, s, admin, topic, some, held, to)
 		if err != nil {
 			return nil, err
 		}
@@ -152,16 +152,16 @@ func (c *groupReset) plan(ctx context.Context, s *session, admin *kadm.Client, n
 	return nil, fmt.Errorf("reset group %s: it has committed nothing; name a topic with -topic", name)
 }
 
-func planTopic(ctx context.Context, admin *kadm.Client, topic string, some somePartitions, held kadm.OffsetResponses, to target) ([]offsetMove, error) {
-	low, err := listOffsets(ctx, topic, admin.ListStartOffsets)
+func planTopic(ctx context.Context, s *session, admin *kadm.Client, topic string, some somePartitions, held kadm.OffsetResponses, to target) ([]offsetMove, error) {
+	low, err := s.listOffsets(ctx, admin, topic, admin.ListStartOffsets)
 	if err != nil {
 		return nil, err
 	}
-	end, err := listOffsets(ctx, topic, admin.ListEndOffsets)
+	end, err := s.listOffsets(ctx, admin, topic, admin.ListEndOffsets)
 	if err != nil {
 		return nil, err
 	}
-	at, err := to.in(ctx, admin, topic, low, end)
+	at, err := to.in(ctx, s, admin, topic, low, end)
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +190,14 @@ func planTopic(ctx context.Context, admin *kadm.Client, topic string, some someP
 }
 
 // in is where the target lies in each partition of a topic.
-func (t target) in(ctx context.Context, admin *kadm.Client, topic string, low, end map[int32]int64) (map[int32]int64, error) {
+func (t target) in(ctx context.Context, s *session, admin *kadm.Client, topic string, low, end map[int32]int64) (map[int32]int64, error) {
 	switch {
 	case t.word == "earliest":
 		return low, nil
 	case t.word == "latest":
 		return end, nil
 	case !t.time.IsZero():
-		return listOffsets(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return s.listOffsets(ctx, admin, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 			return admin.ListOffsetsAfterMilli(ctx, t.time.UnixMilli(), topics...)
 		})
 	}

@@ -226,10 +226,10 @@ func missingIn(ctx context.Context, look func() error) error {
 	}
 }
 
-// silent says that nobody answered, as a coordinator that is down does.
+// silent says that nobody answered, as a coordinator or a leader that is down does.
 func silent(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || away(err)
+	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kerr.LeaderNotAvailable) || away(err)
 }
 
 // serve asks each shard's leader for the shard's end, which only one that serves it knows.

@@ -154,7 +154,7 @@ type partitionDetail struct {
 	LeaderEpoch int32   `json:"leader_epoch"`
 	Replicas    []int32 `json:"replicas"`
 	InSync      []int32 `json:"in_sync"`
-	Start       int64   `json:"start_offset"`
+	Start       int64   `json:"start_offset"` // -1: nobody leads it who could tell
 	End         int64   `json:"end_offset"`
 }
 
@@ -176,6 +176,10 @@ func (c *topicDescribe) Run(s *session) error {
 	if s.json {
 		return s.printJSON(d)
 	}
+	return d.print(s)
+}
+
+func (d *topicDetail) print(s *session) error {
 	fmt.Fprintf(s.out, "%s: id %s, %d partition(s), replication factor %d\n", d.Topic, d.ID, d.Partitions, d.ReplicationFactor)
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PARTITION\tLEADER\tEPOCH\tREPLICAS\tIN SYNC\tSTART\tEND")
@@ -184,7 +188,7 @@ func (c *topicDescribe) Run(s *session) error {
 		if p.Leader < 0 {
 			leader = "none"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%d\t%d\n", p.Partition, leader, p.LeaderEpoch, joined(p.Replicas), joined(sorted(p.InSync)), p.Start, p.End)
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", p.Partition, leader, p.LeaderEpoch, joined(p.Replicas), joined(sorted(p.InSync)), number(p.Start), number(p.End))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -210,7 +214,7 @@ func describe(s *session, admin *kadm.Client, name string) (*topicDetail, error)
 	}
 	t := topics[name]
 	d := &topicDetail{topicLine: topicLine{name, idText(t.ID), len(t.Partitions), t.Partitions.NumReplicas(), t.IsInternal}, Configs: map[string]string{}}
-	low, _ := admin.ListStartOffsets(ctx, name) // partitions without a leader have none to tell: shown as -1
+	low, _ := admin.ListStartOffsets(ctx, name)
 	end, _ := admin.ListEndOffsets(ctx, name)
 	for _, p := range t.Partitions.Sorted() {
 		d.Detail = append(d.Detail, partitionDetail{p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, offsetOf(low, name, p.Partition), offsetOf(end, name, p.Partition)})

@@ -23,6 +23,31 @@ func fake(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *session) {
 	return c, &session{ctx: t.Context(), addr: c.ListenAddrs(), timeout: time.Minute}
 }
 
+// A leader that does not answer may be one that there is none of.
+func TestSilentLeadersAreExplainedByThePartitionsThatNobodyLeads(t *testing.T) {
+	c, s := fake(t, kfake.SeedTopics(2, "orders"))
+	admin, err := s.admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "orders", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	s.timeout = 0 // no election is waited for
+	for name, ctx := range map[string]context.Context{"the time is over": late, "the partition says so": t.Context()} {
+		_, err := s.listOffsets(ctx, admin, "orders", func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return kadm.ListedOffsets{"orders": {1: {Topic: "orders", Partition: 1, Err: kerr.LeaderNotAvailable}}}, nil
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), "ask for the offsets of orders: nobody leads orders[1]") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A coordinator that does not answer within the time may be one that there is none of: then the shard that nobody leads is named.
 func TestASilentGroupCoordinatorIsExplainedByTheShardsThatNobodyLeads(t *testing.T) {
 	c, s := fake(t, kfake.SeedTopics(2, "orders", groupShards[0]))
