@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -63,7 +64,8 @@ func (c *produceCmd) options(s *session, w *produceWriter) []kgo.Opt {
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	opts := []kgo.Opt{
-		kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(s.timeout), kgo.UnknownTopicRetries(20),
+		// The library takes no shorter delivery timeout than a second.
+		kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(max(s.timeout, time.Second)), kgo.UnknownTopicRetries(20),
 		kgo.ProducerBatchCompression(codecs[c.Compression]), kgo.RecordPartitioner(c.partitioner(w)),
 	}
 	switch c.Acks {

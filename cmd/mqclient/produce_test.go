@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gopherlog/cmd/internal/cli"
 )
@@ -92,5 +94,26 @@ func TestTheFateOfEachRecordIsWaitedFor(t *testing.T) {
 	w.send(nil, nil) // to no topic
 	if err := w.wait(); err == nil || !strings.HasPrefix(err.Error(), "1 record(s) were not acknowledged") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestATimeToTryMayBeShorterThanASecondOrLongerThanAMonth(t *testing.T) {
+	c, s := fake(t)
+	s.timeout = time.Millisecond
+	client, err := kgo.NewClient((&produceCmd{Acks: "all", Compression: "none"}).options(s, nil)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+
+	s.timeout, s.out = 1000*time.Hour, io.Discard
+	c.ControlKey(kmsg.CreateTopics.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		if ms := r.(*kmsg.CreateTopicsRequest).TimeoutMillis; ms <= 0 {
+			t.Errorf("the cluster has %d ms", ms)
+		}
+		return nil, nil, false
+	})
+	if err := (&topicCreate{topicName: topicName{Name: "orders"}, Partitions: 1, ReplicationFactor: 1}).Run(s); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -100,7 +101,7 @@ func (s *session) admin() (*kadm.Client, error) {
 	}
 	s.client = c
 	a := kadm.NewClient(c)
-	a.SetTimeoutMillis(int32(s.timeout.Milliseconds()))
+	a.SetTimeoutMillis(int32(min(s.timeout.Milliseconds(), math.MaxInt32)))
 	return a, nil
 }
 
