@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,5 +81,14 @@ func TestOffsetsAreResetToAPlaceOrByADistance(t *testing.T) {
 		if _, err := parseTarget(text); err == nil {
 			t.Errorf("%q was taken", text)
 		}
+	}
+}
+
+func TestAStateIsOneThatThereIs(t *testing.T) {
+	if got, err := knownStates([]string{"empty", "Stable"}, groupStates); err != nil || !slices.Equal(got, []string{"Empty", "Stable"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := knownStates([]string{"Empty", "Opne"}, txnStates); cli.Code(err) != cli.ExitUsage || !strings.Contains(err.Error(), `"Opne"`) || !strings.Contains(err.Error(), "Ongoing") {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -47,6 +47,21 @@ type groupList struct {
 	State []string `help:"Only groups in these states, as in Empty,Stable." placeholder:"STATE"`
 }
 
+// groupStates are Kafka's, of all kinds of groups.
+var groupStates = []string{"Assigning", "CompletingRebalance", dead, "Empty", "NotReady", "PreparingRebalance", "Reconciling", "Stable"}
+
+// knownStates are the states that are asked for, as they are written. Brokers answer with an empty list to one that there is not.
+func knownStates(asked, known []string) (out []string, err error) {
+	for _, state := range asked {
+		i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, state) })
+		if i < 0 {
+			return nil, cli.Usage(fmt.Errorf("-state is %q: the states are %s", state, strings.Join(known, ", ")))
+		}
+		out = append(out, known[i])
+	}
+	return out, nil
+}
+
 // groupLine is one group of a list.
 type groupLine struct {
 	Group       string `json:"group"`
@@ -60,6 +75,10 @@ type groupLine struct {
 
 // Run prints one line per group.
 func (c *groupList) Run(s *session) error {
+	states, err := knownStates(c.State, groupStates)
+	if err != nil {
+		return err
+	}
 	admin, err := s.admin()
 	if err != nil {
 		return err
@@ -68,7 +87,7 @@ func (c *groupList) Run(s *session) error {
 	ctx, cancel := s.limit()
 	defer cancel()
 	var listed kadm.ListedGroups
-	short := fromAll(ctx, admin, groupShards, keep(ctx, &listed, func() (kadm.ListedGroups, error) { return admin.ListGroups(ctx, c.State...) }))
+	short := fromAll(ctx, admin, groupShards, keep(ctx, &listed, func() (kadm.ListedGroups, error) { return admin.ListGroups(ctx, states...) }))
 	if short != nil {
 		if short = refused("list groups", short, ""); !isUnheard(short) {
 			return short

@@ -30,6 +30,9 @@ type txnList struct {
 	Match  string        `help:"Only ids that match the whole of this regular expression." placeholder:"REGEXP"`
 }
 
+// txnStates are Kafka's.
+var txnStates = []string{"CompleteAbort", "CompleteCommit", dead, "Empty", "Ongoing", "PrepareAbort", "PrepareCommit", "PrepareEpochFence"}
+
 // txnLine is one transactional id of a list.
 type txnLine struct {
 	ID          string  `json:"transactional_id"`
@@ -49,6 +52,10 @@ func (c *txnList) Run(s *session) error {
 	if err != nil {
 		return cli.Usage(fmt.Errorf("-match %s: %w", c.Match, err))
 	}
+	states, err := knownStates(c.State, txnStates)
+	if err != nil {
+		return err
+	}
 	admin, err := s.admin()
 	if err != nil {
 		return err
@@ -56,7 +63,7 @@ func (c *txnList) Run(s *session) error {
 	defer admin.Close()
 	ctx, cancel := s.limit()
 	defer cancel()
-	listed, short := transactions(ctx, admin, nil, c.State)
+	listed, short := transactions(ctx, admin, nil, states)
 	if short != nil && !isUnheard(short) {
 		return short
 	}

@@ -228,6 +228,8 @@ func TestClientMistakes(t *testing.T) {
 		"bad offset":             {[]string{"consume", "-addr", addr, "-topic", "t", "-offset", "yesterday"}, 2, []string{"-offset", "yesterday"}},
 		"all and follow":         {[]string{"consume", "-addr", addr, "-topic", "t", "-all", "-follow"}, 2, []string{"-all", "-follow"}},
 		"fewer than none":        {[]string{"consume", "-addr", addr, "-topic", "t", "-count=-1"}, 2, []string{"-count is -1"}},
+		"group in no state":      {[]string{"group", "list", "-addr", addr, "-state", "Stale"}, 2, []string{"-state", "Stale", "Stable"}},
+		"txn in no state":        {[]string{"txn", "list", "-addr", addr, "-state", "Open"}, 2, []string{"-state", "Open", "Ongoing"}},
 		"recover unasked":        {[]string{"cluster", "recover", "-addr", addr}, 2, []string{"-after-power-loss"}},
 		"unknown command":        {[]string{"frobnicate"}, 2, []string{"frobnicate"}},
 	} {
