@@ -203,10 +203,13 @@ func exchange(ctx context.Context, method, addr, path string, into any) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return cli.Environment(errors.New(reason(err)))
 	}
 	defer resp.Body.Close()
-	return json.NewDecoder(resp.Body).Decode(into)
+	if json.NewDecoder(resp.Body).Decode(into) != nil {
+		return fmt.Errorf("it answers %s: is that a node's HTTP port?", resp.Status)
+	}
+	return nil
 }
 
 // wrong says what needs attention, in numbers.
@@ -273,7 +276,7 @@ type clusterRecover struct {
 	Admin          []string `help:"HTTP ports of the nodes, if the cluster does not tell them." placeholder:"HOST:PORT"`
 }
 
-// Run makes every node that can be reached trust its own replicas.
+// Run makes every node that can be reached trust its own replicas, and names those that were not asked.
 func (c *clusterRecover) Run(s *session) error {
 	if !c.AfterPowerLoss {
 		return cli.Usage(errors.New("this may give up acknowledged records: say so with -after-power-loss, and only when the nodes that are missing will not come back"))
@@ -305,7 +308,12 @@ func (c *clusterRecover) Run(s *session) error {
 	return errors.Join(failed...)
 }
 
-func (c *clusterRecover) ports(s *session) ([]string, error) {
+func (c *clusterRecover) ports(s *session) (ports []string, err error) {
+	for _, at := range c.Admin {
+		if err := checkAddress("-admin", at); err != nil {
+			return nil, err
+		}
+	}
 	if len(c.Admin) > 0 {
 		return c.Admin, nil
 	}
@@ -313,10 +321,17 @@ func (c *clusterRecover) ports(s *session) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ports []string
 	for _, n := range r.Nodes {
 		if n.Admin != "" {
 			ports = append(ports, n.Admin)
+			continue
+		}
+		why := "tells no HTTP port"
+		if n.State == stateSilent {
+			why = stateSilent
+		}
+		if err := s.print(map[string]any{"node": n.Node, "address": n.Address, "not_asked": why}, "node %d at %s %s: it was not asked", n.Node, n.Address, why); err != nil {
+			return nil, err
 		}
 	}
 	if len(ports) == 0 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,16 +38,26 @@ func addresses(list []string) ([]string, error) {
 	}
 	var out []string
 	for _, a := range list {
-		host, port, err := net.SplitHostPort(a)
 		if a != "" && !strings.Contains(a, ":") {
-			host, port, err = a, "9092", nil
+			a = net.JoinHostPort(a, "9092")
 		}
-		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
-			return nil, cli.Usage(fmt.Errorf("-addr is %q: give HOST:PORT, as in localhost:9092, or several with commas between them", a))
+		if strings.HasPrefix(a, ":") {
+			a = "localhost" + a
 		}
-		out = append(out, net.JoinHostPort(cmp.Or(host, "localhost"), port))
+		if err := checkAddress("-addr", a); err != nil {
+			return nil, err
+		}
+		out = append(out, a)
 	}
 	return out, nil
+}
+
+func checkAddress(flag, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
+		return cli.Usage(fmt.Errorf("%s is %q: give HOST:PORT, or several with commas between them", flag, addr))
+	}
+	return nil
 }
 
 // connect returns a client of which some node has answered. Close it.

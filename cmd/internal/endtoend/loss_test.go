@@ -78,7 +78,8 @@ func TestTwoOfThreeNodesAfterAPowerLossWaitForTheOperator(t *testing.T) {
 	if r.code == 0 {
 		t.Errorf("a record was acknowledged by replicas that may have lost acknowledged ones: %s", r.out)
 	}
-	if got := must(t, "mqclient", "cluster", "recover", "-addr", c.addrs[0]+","+c.addrs[1], "-after-power-loss"); strings.Count(got, ": 3 replica(s) vote again") != 2 {
+	if got := must(t, "mqclient", "cluster", "recover", "-addr", c.addrs[0]+","+c.addrs[1], "-after-power-loss"); strings.Count(got, ": 3 replica(s) vote again") != 2 ||
+		!strings.Contains(got, "node 3 at "+c.addrs[2]+" does not answer: it was not asked") {
 		t.Errorf("recover printed\n%s", got)
 	}
 	c.produce(t, 300)

@@ -230,6 +230,8 @@ func TestClientMistakes(t *testing.T) {
 		"fewer than none":        {[]string{"consume", "-addr", addr, "-topic", "t", "-count=-1"}, 2, []string{"-count is -1"}},
 		"group in no state":      {[]string{"group", "list", "-addr", addr, "-state", "Stale"}, 2, []string{"-state", "Stale", "Stable"}},
 		"txn in no state":        {[]string{"txn", "list", "-addr", addr, "-state", "Open"}, 2, []string{"-state", "Open", "Ongoing"}},
+		"recover a dead node":    {[]string{"cluster", "recover", "-addr", addr, "-after-power-loss", "-admin", dead}, 3, []string{dead, "refused"}},
+		"recover at a URL":       {[]string{"cluster", "recover", "-addr", addr, "-after-power-loss", "-admin", "http://h:1"}, 2, []string{"-admin", "HOST:PORT"}},
 		"recover unasked":        {[]string{"cluster", "recover", "-addr", addr}, 2, []string{"-after-power-loss"}},
 		"unknown command":        {[]string{"frobnicate"}, 2, []string{"frobnicate"}},
 	} {
