@@ -117,7 +117,8 @@ type produceWriter struct {
 	open    int // records whose fate is not known
 	failed  int
 	first   error
-	has     int // partitions of the topic, of which the one that was asked for is none; 0: it is
+	mute    error // why a fate could not be printed
+	has     int   // partitions of the topic, of which the one that was asked for is none; 0: it is
 }
 
 // toOne chooses the partition that was asked for, whatever the record.
@@ -224,17 +225,17 @@ func (w *produceWriter) acknowledged(r *kgo.Record, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open--
+	var mute error
 	switch {
 	case err != nil:
-	case w.cmd.Acks == "0": // nobody told the offset
-		err = w.s.print(produced{r.Topic, r.Partition, -1}, "sent to %s partition=%d, and nobody says whether it is there", r.Topic, r.Partition)
-	default:
-		err = w.s.print(produced{r.Topic, r.Partition, r.Offset}, "produced to %s partition=%d offset=%d", r.Topic, r.Partition, r.Offset)
-	}
-	if err != nil {
 		w.failed++
 		w.first = cmp.Or(w.first, err)
+	case w.cmd.Acks == "0": // nobody told the offset
+		mute = w.s.print(produced{r.Topic, r.Partition, -1}, "sent to %s partition=%d, and nobody says whether it is there", r.Topic, r.Partition)
+	default:
+		mute = w.s.print(produced{r.Topic, r.Partition, r.Offset}, "produced to %s partition=%d offset=%d", r.Topic, r.Partition, r.Offset)
 	}
+	w.mute = cmp.Or(w.mute, mute)
 }
 
 // wait ends when the fate of each record is known, or with Ctrl-C, and says what is not well.
@@ -251,6 +252,8 @@ func (w *produceWriter) wait() error {
 		return fmt.Errorf("stopped: %d record(s) are not acknowledged by topic %s, and may be there or not", w.open+w.failed, w.cmd.Topic)
 	case w.failed > 0:
 		return refused(fmt.Sprintf("%d record(s) were not acknowledged by topic %s", w.failed, w.cmd.Topic), w.first, "")
+	case w.mute != nil:
+		return fmt.Errorf("every record is acknowledged, but where some went could not be printed: %w", w.mute)
 	}
 	return nil
 }

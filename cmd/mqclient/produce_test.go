@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -114,6 +115,20 @@ func TestATimeToTryMayBeShorterThanASecondOrLongerThanAMonth(t *testing.T) {
 		return nil, nil, false
 	})
 	if err := (&topicCreate{topicName: topicName{Name: "orders"}, Partitions: 1, ReplicationFactor: 1}).Run(s); err != nil {
+		t.Error(err)
+	}
+}
+
+// full is a place where nothing can be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestARecordThatCannotBeToldOfIsAcknowledgedAllTheSame(t *testing.T) {
+	_, s := fake(t, kfake.SeedTopics(1, "orders"))
+	s.in, s.out = strings.NewReader("a\nb\n"), full{}
+	err := (&produceCmd{Topic: "orders", Acks: "all"}).Run(s)
+	if err == nil || !strings.HasPrefix(err.Error(), "every record is acknowledged") || !strings.Contains(err.Error(), "no space left") {
 		t.Error(err)
 	}
 }
