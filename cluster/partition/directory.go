@@ -16,6 +16,7 @@ const (
 	topicsDir     = "topics"
 	metadataFile  = "partition.metadata"
 	deletedSuffix = ".deleted"
+	maxFileName   = 255 // bytes, of every file system that data is kept on
 )
 
 // dirName is the directory of a partition: Kafka's name for it.
@@ -62,9 +63,11 @@ func parseMetadata(path, text string) (id meta.TopicID, err error) {
 }
 
 // setAside renames a directory that no longer belongs to a partition of this node, so that its name is free and a crash
-// before removal leaves no doubt. It returns the new path.
+// before removal leaves no doubt. It returns the new path. Of a long name only the end stays, which has the partition's number: with the id
+// it is nobody else's.
 func setAside(fs vfs.FS, dir string, id meta.TopicID) (string, error) {
-	aside := dir + "." + hex.EncodeToString(id[:]) + deletedSuffix
+	name, end := fs.PathBase(dir), "."+hex.EncodeToString(id[:])+deletedSuffix
+	aside := fs.PathJoin(fs.PathDir(dir), name[max(0, len(name)+len(end)-maxFileName):]+end)
 	if err := fs.RemoveAll(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("remove %s: %w", aside, err)
 	}

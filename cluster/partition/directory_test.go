@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,6 +204,23 @@ func TestSweepRemovesWhatTheImageDoesNotKnow(t *testing.T) {
 	}
 	if _, err := m.prepare(m.dir("orders", 0), slotKey{topicID(1), 0}, true); err != nil {
 		t.Fatalf("what was swept is forgotten entirely: %v", err)
+	}
+}
+
+// A topic's name may have 249 bytes, which leaves no room for what is put behind it.
+func TestADirectoryWithALongNameIsSetAside(t *testing.T) {
+	fs, root := vfs.OS(), t.TempDir()
+	long, seen := strings.Repeat("x", 249), map[string]bool{}
+	for _, name := range []string{dirName("orders", 0), dirName(long, 0), dirName(long, 1), dirName(long, 9999)} {
+		dir := fs.PathJoin(root, name)
+		if err := fs.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		aside, err := setAside(fs, dir, topicID(1))
+		if err != nil || !strings.HasSuffix(aside, deletedSuffix) || seen[aside] || exists(t, fs, dir) || !exists(t, fs, aside) {
+			t.Errorf("%s: set aside as %s, %v", name, aside, err)
+		}
+		seen[aside] = true
 	}
 }
 
