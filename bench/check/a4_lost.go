@@ -70,7 +70,7 @@ func judgeLoss(l *ledger, found map[string]*finding) error {
 	}
 	l.totals.Lost, l.totals.Unseen = a4.finding.count+a6.finding.count, a5.finding.count
 	for id, f := range map[string]*finding{"A4": &a4.finding, "A5": &a5.finding, "A6": &a6.finding, "A7": &a7.finding} {
-		f.of = l.totals.Acked
+		f.of = l.totals.Judged()
 		found[id] = f
 	}
 	return nil

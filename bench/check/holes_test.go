@@ -71,8 +71,14 @@ func TestALogThatLostItsHeadWithoutRetentionLostMessages(t *testing.T) {
 		t.Errorf("with retention, and nobody told how far it went: %s %q %+v", v.Status, v.Reasons, v.Totals)
 	}
 	w.ends = told
-	if v := w.judge(t, o); v.Status != Pass || v.Totals.Expired != 300 {
+	v := w.judge(t, o)
+	if v.Status != Pass || v.Totals.Expired != 300 {
 		t.Errorf("with retention: %s %q %+v", v.Status, v.Reasons, v.Totals)
+	}
+	for _, r := range v.Rules {
+		if r.ID == "A4" && r.Denominator != v.Totals.Acked-300 {
+			t.Errorf("the denominator of A4 is %d of %d acknowledged, 300 of which nobody could look for", r.Denominator, v.Totals.Acked)
+		}
 	}
 }
 

@@ -88,6 +88,9 @@ type Totals struct {
 	GroupReads    int64 `json:"group_reads,omitempty"` // deliveries to members of groups
 }
 
+// Judged counts the acknowledged messages of which the final read could tell whether they are there: all but what retention deleted before it.
+func (t Totals) Judged() int64 { return t.Acked - t.Expired }
+
 // A RuleResult is what one rule found.
 type RuleResult struct {
 	ID          string           `json:"id"`

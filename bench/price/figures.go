@@ -103,6 +103,7 @@ func (f *figures) add(v check.Verdict) {
 		return r.ID[0] == 'D' && r.Demand == check.MustBeZero && r.Status == check.NotChecked
 	})
 	f.totals.Acked += v.Totals.Acked
+	f.totals.Expired += v.Totals.Expired
 	f.totals.Lost += v.Totals.Lost
 	f.totals.Unseen += v.Totals.Unseen
 	f.totals.Duplicates += v.Totals.Duplicates

@@ -176,6 +176,7 @@ func (l List) held(b *strings.Builder) {
 				sums[f.guarantee] = s
 			}
 			s.totals.Acked += f.totals.Acked
+			s.totals.Expired += f.totals.Expired
 			s.totals.Lost += f.totals.Lost
 			s.totals.Unseen += f.totals.Unseen
 			s.totals.Duplicates += f.totals.Duplicates
@@ -189,8 +190,8 @@ func (l List) held(b *strings.Builder) {
 			continue
 		}
 		bound := ""
-		if s.totals.Acked > 0 {
-			bound = fmt.Sprintf("≤ %s a million", thousands(int64(1e6*stats.UpperBound(min(s.totals.Lost, s.totals.Acked), s.totals.Acked)+0.999)))
+		if judged := s.totals.Judged(); judged > 0 {
+			bound = fmt.Sprintf("≤ %s a million", thousands(int64(1e6*stats.UpperBound(min(s.totals.Lost, judged), judged)+0.999)))
 		}
 		t.row(labels[g], thousands(s.totals.Acked), thousands(s.totals.Lost), bound, thousands(s.totals.Duplicates), s.verdict())
 	}

@@ -133,3 +133,19 @@ func TestListOfNothingSaysSo(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestWhatRetentionDeletedBoundsNothing(t *testing.T) {
+	p, err := NewPlan(options("broker-1:9092"), load.Facts{Brokers: make([]load.Broker, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := made(p, "open", 1000)
+	for i := range r.Results.Trials {
+		r.Results.Trials[i].Check.Totals.Expired = 3000
+	}
+	list := List{Plan: p, Report: &Report{Copies: 3}, Runs: []*result.Run{r}}
+	var b strings.Builder
+	if list.held(&b); !strings.Contains(b.String(), "≤ 167 a million") { // 3 of 18,000: six trials, half of 6,000 each
+		t.Errorf("36,000 acknowledged, 18,000 of them judged:\n%s", b.String())
+	}
+}

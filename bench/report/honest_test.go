@@ -76,6 +76,46 @@ func TestOnlyATrialThatWasJudgedWholeIsHeld(t *testing.T) {
 	}
 }
 
+func TestWhatRetentionDeletedIsInNoDenominator(t *testing.T) {
+	half := passed()
+	half.Check.Totals = check.Totals{Acked: 2_000_000, Expired: 1_000_000}
+	s := oneRun("idempotent", half)
+	if got, want := s.safety().Rows[0].Cells[0].Text, "0 of 1.00 M, ≤ 3.0 per million; 1,000,000 more deleted by retention before they could be read"; got != want {
+		t.Errorf("the ledger says %q, want %q", got, want)
+	}
+	if got, want := s.deliveryCard().Text, "0 violations in 1.00 M acknowledged records; 1.00 M more deleted by retention before they could be read"; got != want {
+		t.Errorf("the card says %q, want %q", got, want)
+	}
+}
+
+func TestAZeroUnderFaultsIsBoundedByTheFaultsToo(t *testing.T) {
+	struck := passed()
+	struck.Faults = []fault.Event{{Kind: "kill", Target: "leader(load/0)", Proof: "gone"}, {Kind: "kill", Target: "leader(load/1)", Proof: "gone"}, {Kind: "kill", Target: "node(2)"}}
+	if got, want := judge([]result.Trial{struck, struck, struck}).Text, "0 of 3,000, ≤ 998 per million; after 0 of 6 faults, ≤ 39 %"; got != want {
+		t.Errorf("%q, want %q: records of one fault are lost together", got, want)
+	}
+	struck.Check.Totals.Lost = 7
+	if got, want := judge([]result.Trial{struck}).Text, "7 lost, 0 duplicate, of 1,000; 2 faults"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestTheCardTellsWhatWasLostWithoutBreakingAPromise(t *testing.T) {
+	lossy := passed()
+	lossy.Check.Totals.Lost, lossy.Check.Totals.Duplicates = 12, 1
+	if got := oneRun("at_most_once", lossy).deliveryCard(); got.Mark != "✓" || !strings.Contains(got.Text, "0 violations in 1,000 acknowledged records; 12 lost and 1 duplicated as their guarantees permit") {
+		t.Errorf("%+v", got)
+	}
+	lossy.Check.Rules = allRules(func(r *check.RuleResult) {
+		if r.ID == "A4" {
+			r.Status, r.Count, r.Tolerated = check.Violated, 12, true
+		}
+	})
+	if got := oneRun("idempotent", lossy).deliveryCard(); strings.Contains(got.Text, "permit") {
+		t.Errorf("%+v: the scenario lets it pass, the guarantee does not", got)
+	}
+}
+
 func TestCardOfValidityNamesOnlyWhatWasSetAside(t *testing.T) {
 	in := func(cell string, invalid ...string) result.Trial {
 		return result.Trial{Cell: cell, Invalid: invalid}

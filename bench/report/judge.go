@@ -18,16 +18,22 @@ func judge(ts []result.Trial) ledgerCell {
 	v := sum(ts)
 	switch {
 	case v.broken > 0:
-		return ledgerCell{"✗", fmt.Sprintf("%s violations of %s", thousands(v.broken), short(v.acked))}
+		return ledgerCell{"✗", fmt.Sprintf("%s violations of %s", thousands(v.broken), short(v.judged))}
 	case v.inconclusive > 0:
 		return ledgerCell{"?", fmt.Sprintf("%d of %d trials inconclusive: %s", v.inconclusive, len(ts), firstReason(ts))}
 	}
-	cell := ledgerCell{"✓", fmt.Sprintf("0 of %s, ≤ %s per million", short(v.acked), perMillion(stats.UpperBound(0, v.acked)))}
+	cell := ledgerCell{"✓", fmt.Sprintf("0 of %s, ≤ %s per million", short(v.judged), perMillion(stats.UpperBound(0, v.judged)))}
+	if v.faults > 0 {
+		cell.Text += fmt.Sprintf("; after 0 of %s, ≤ %.0f %%", plural(v.faults, "fault"), 100*stats.UpperBound(0, int64(v.faults)))
+	}
 	if v.lost > 0 || v.dup > 0 {
-		cell = ledgerCell{"≈", fmt.Sprintf("%s lost, %s duplicate, of %s", thousands(v.lost), thousands(v.dup), short(v.acked))}
+		cell = ledgerCell{"≈", fmt.Sprintf("%s lost, %s duplicate, of %s", thousands(v.lost), thousands(v.dup), short(v.judged))}
+		if v.faults > 0 {
+			cell.Text += "; " + plural(v.faults, "fault")
+		}
 	}
 	if v.expired > 0 {
-		cell.Text += fmt.Sprintf("; %s deleted by retention before they could be read", thousands(v.expired))
+		cell.Text += fmt.Sprintf("; %s more deleted by retention before they could be read", thousands(v.expired))
 	}
 	if notes := v.exceptions(); len(notes) > 0 {
 		cell = ledgerCell{"?", cell.Text + "; " + strings.Join(notes, "; ")}
@@ -37,21 +43,29 @@ func judge(ts []result.Trial) ledgerCell {
 
 // judgement is what the verdicts of several trials add up to.
 type judgement struct {
-	acked, lost, dup, broken, expired int64
-	inconclusive                      int
-	tolerated                         map[string]int64 // rule → anomalies that the scenario lets pass
-	unasked                           map[string]bool  // rules that the guarantee demands and the scenario left out
-	unseen                            map[string]bool  // rules on votes that nothing could be checked of
-	unseenWhy                         string
+	judged          int64 // acknowledged, and still there to be looked for
+	lost, dup       int64
+	broken, expired int64
+	faults          int // proven
+	inconclusive    int
+	tolerated       map[string]int64 // rule → anomalies that the scenario lets pass
+	unasked         map[string]bool  // rules that the guarantee demands and the scenario left out
+	unseen          map[string]bool  // rules on votes that nothing could be checked of
+	unseenWhy       string
 }
 
 func sum(ts []result.Trial) judgement {
 	v := judgement{tolerated: map[string]int64{}, unasked: map[string]bool{}, unseen: map[string]bool{}}
 	for _, t := range ts {
-		v.acked += t.Check.Totals.Acked
+		v.judged += t.Check.Totals.Judged()
 		v.lost += t.Check.Totals.Lost
 		v.dup += t.Check.Totals.Duplicates
 		v.expired += t.Check.Totals.Expired
+		for _, e := range t.Faults {
+			if e.Proved() {
+				v.faults++
+			}
+		}
 		asked := map[string]bool{}
 		for _, r := range t.Check.Rules {
 			asked[r.ID] = true
@@ -150,7 +164,10 @@ func (s *set) deliveryCard() card {
 		}
 	}
 	v := sum(all)
-	text := []string{fmt.Sprintf("%s violations in %s acknowledged records", thousands(v.broken), short(v.acked))}
+	text := []string{fmt.Sprintf("%s violations in %s acknowledged records", thousands(v.broken), short(v.judged))}
+	if permitted := permitted(v.lost, v.dup); permitted != "" && v.broken == 0 && len(v.tolerated) == 0 {
+		text = append(text, permitted+" as their guarantees permit")
+	}
 	if faults > 0 {
 		text = append(text, fmt.Sprintf("%d of %d faults proven to bite", proved, faults))
 	}
@@ -158,7 +175,7 @@ func (s *set) deliveryCard() card {
 		text = append(text, fmt.Sprintf("%d skipped on this machine", skipped))
 	}
 	if v.expired > 0 {
-		text = append(text, fmt.Sprintf("%s records deleted by retention before they could be read", short(v.expired)))
+		text = append(text, fmt.Sprintf("%s more deleted by retention before they could be read", short(v.expired)))
 	}
 	if len(planted) > 0 {
 		text = append(text, "planted on purpose: "+strings.Join(unique(planted, 3), ", "))
@@ -166,6 +183,18 @@ func (s *set) deliveryCard() card {
 	exceptions := v.exceptions()
 	text = append(text, exceptions...)
 	return verdictCard(len(all), v, len(exceptions) > 0, strings.Join(text, "; "))
+}
+
+// permitted says what was lost and duplicated without breaking a promise; "" where nothing was.
+func permitted(lost, dup int64) string {
+	var out []string
+	if lost > 0 {
+		out = append(out, thousands(lost)+" lost")
+	}
+	if dup > 0 {
+		out = append(out, thousands(dup)+" duplicated")
+	}
+	return strings.Join(out, " and ")
 }
 
 func verdictCard(trials int, v judgement, excepted bool, text string) card {

@@ -183,7 +183,7 @@ func (p *page) markdown() string {
 		fmt.Fprintf(&b, "\n## What is commonly said\n\n%s", mdTable(claimTable(p.Claims)))
 	}
 	if len(p.Ledger.Rows) > 0 {
-		fmt.Fprintf(&b, "\n## Did it hold?\n\n%s", mdTable(p.Ledger.table()))
+		fmt.Fprintf(&b, "\n## Did it hold?\n\n%s\n\n%s", p.Ledger.Note(), mdTable(p.Ledger.table()))
 	}
 	for _, x := range []struct {
 		title string
