@@ -29,7 +29,7 @@ const docsTail = `## Expectations
 Each line of ` + "`expect`" + ` is ` + "`metric op value [in phase]`" + ` or ` + "`ratio(metric, a, b) op value`" + `, where a and b are two values of one swept key;
 ` + "`ratio(metric, a, b, key=value, …)`" + ` speaks only of the cells in which other swept keys have these values. Operators: < <= > >= == !=. Without a phase, latencies and rates speak of the steady phase, everything else of the whole trial.
 
-A line of which no trial could have a figure is refused (of transactions where no guarantee has any, of outages without a fault), not left undecided
+A line of which no trial could have a figure is refused (of transactions where no guarantee has any, of outages without a fault, the latency of a closed loop), not left undecided
 after the run. The others are *met*, *missed* or *undecided*. A line is undecided where a cell has no sound trial to read it from, and a ratio also where the limit lies
 within its interval or fewer than three blocks measured it. Where other keys are swept too, a ratio is decided for each combination of them by itself,
 and the worst outcome is the line's. ` + "`n50`" + `, which only a ratio may ask for, is the records of a transaction at which half of the rate without

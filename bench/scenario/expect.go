@@ -96,12 +96,16 @@ func metricHint(word string) string {
 
 var (
 	expectPattern = regexp.MustCompile(`^\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)(?:\s+in\s+(\S+))?(\s+or\s+undecided)?\s*$`)
+	loneEquals    = regexp.MustCompile(`^\s*(ratio\(.*\)|[^=<>!(]+?)\s*=\s*([^=<>!]+)$`)
 	ratioPattern  = regexp.MustCompile(`^ratio\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*,\s*([^,\s]+)\s*((?:,\s*[^,\s=]+=[^,\s]+\s*)*)\)$`)
 )
 
 func parseExpect(s string) (Expect, error) {
 	m := expectPattern.FindStringSubmatch(s)
 	if m == nil {
+		if equals := loneEquals.FindStringSubmatch(s); equals != nil {
+			return Expect{}, fmt.Errorf("%q: equality is written ==, as in %q", s, equals[1]+" == "+equals[2])
+		}
 		return Expect{}, fmt.Errorf("%q is not an expectation such as \"visible.p99 < 50ms in steady\"", s)
 	}
 	e := Expect{Raw: s, Metric: m[1], Op: m[2], Phase: m[4], Open: m[5] != ""}

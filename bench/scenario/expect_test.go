@@ -71,3 +71,26 @@ func TestRatioMaySpeakOfSomeCellsOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestALoneEqualsSignIsToldHowEqualityIsWritten(t *testing.T) {
+	for line, want := range map[string]string{
+		"violations = 0":        `as in "violations == 0"`,
+		"violations=0":          `as in "violations == 0"`,
+		"ratio(rss, a, b) = 1":  `as in "ratio(rss, a, b) == 1"`,
+		"ratio(rss, a, b, c=d)": "is not an expectation such as",
+	} {
+		if _, err := parseExpect(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+func TestLatencyOfAClosedLoopIsNoExpectation(t *testing.T) {
+	const head = "version: 1\nname: x\nexpect: [ack.p99 < 5ms]\n"
+	refused(t, head+"load: {model: closed, max_outstanding: 500}\n", "ack.p99 of a closed loop with 500 outstanding is queueing")
+	for _, load := range []string{"{model: open}", "{model: closed, max_outstanding: 1}", "{model: [open, closed]}"} {
+		if _, err := Parse(written(t, head+"load: "+load+"\n"), nil); err != nil {
+			t.Errorf("%s: %v", load, err)
+		}
+	}
+}

@@ -42,6 +42,20 @@ func TestClustersAreSharedByWhatTheyAreLaunchedWith(t *testing.T) {
 	}
 }
 
+func TestAScenarioOfWhichNothingWouldRunIsRefused(t *testing.T) {
+	const head = "version: 1\nname: x\n"
+	refused(t, head+"target: {system: kafka}\nguarantee: two_phase_commit\n", "nothing would run: Apache Kafka has no voted two-phase commit")
+	for _, rest := range []string{"target: {system: kafka}\nguarantee: [transactional, two_phase_commit]\n", "target: {system: [gopherlog, kafka]}\nguarantee: two_phase_commit\n"} {
+		if _, err := Parse(written(t, head+rest), nil); err != nil {
+			t.Errorf("%s: %v", rest, err)
+		}
+	}
+}
+
+func TestTiersAreNotSweptOver(t *testing.T) {
+	refused(t, "version: 1\nname: x\ntarget: {durability: [T1, T2]}\n", "a run has one tier")
+}
+
 func TestWhatOneSystemAloneUnderstandsIsRefusedElsewhere(t *testing.T) {
 	for set, want := range map[string]string{
 		"target.kafka={heap: 1GiB}":         "belongs to system: kafka",

@@ -52,7 +52,7 @@ type Target struct {
 	Nodes             int               `yaml:"nodes" default:"3" min:"1" max:"31" doc:"Brokers to launch. Unused with external."`
 	ReplicationFactor int               `yaml:"replication_factor" default:"0" min:"0" max:"31" doc:"Copies of each partition. Default: 3, or the number of nodes where that is less."`
 	MinInsyncReplicas int               `yaml:"min_insync_replicas" default:"0" min:"0" max:"31" doc:"Copies that must exist at the acknowledgement. Default: the majority of the replication factor."`
-	Durability        string            `yaml:"durability" default:"T1" enum:"T1|T2" doc:"T1: in the page cache of a majority when acknowledged. T2: synced on a majority. Never mixed in one chart."`
+	Durability        string            `yaml:"durability" default:"T1" enum:"T1|T2" doc:"T1: in the page cache of a majority when acknowledged. T2: synced on a majority. One for a scenario: figures of two never share a chart."`
 	Timeouts          string            `yaml:"timeouts" default:"default" enum:"default" later:"equalised" doc:"Failure detection as the system ships it."`
 	Nice              int               `yaml:"nice" default:"10" min:"0" max:"19" doc:"Scheduling priority of the brokers, the same for every system: 0 is that of the load client, 19 the lowest. Unused with external."`
 	Settings          map[string]string `yaml:"settings" doc:"The system's own keys, passed through, printed, read back. Where systems are compared: those of gopherlog."`

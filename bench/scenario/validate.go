@@ -36,7 +36,7 @@ func (d *decoder) validate(s *Scenario) {
 		check func(*Scenario)
 	}{
 		{"name", d.name},
-		{"target faults", d.target},
+		{"target faults guarantee", d.target},
 		{"topics", d.topics},
 		{"producers guarantee", d.producers},
 		{"producers guarantee topics consumers", d.transaction},
@@ -78,6 +78,9 @@ func (d *decoder) target(s *Scenario) {
 	d.plain("target.settings", t.Settings)
 	d.plain("target.kafka.settings", t.Kafka.Settings)
 	d.kafka(s)
+	if slices.ContainsFunc(d.sweeps, func(w *sweep) bool { return w.path == "target.durability" && w.at == 1 }) { // told once, at the second
+		d.bad("target.durability", "a run has one tier, and figures of two are never put side by side: write a scenario for each, the second with extends")
+	}
 	if t.System == "external" {
 		if len(t.External.Bootstrap) == 0 {
 			d.bad("target.external.bootstrap", "is missing: system external needs the address of at least one broker")
@@ -113,6 +116,9 @@ func (d *decoder) kafka(s *Scenario) {
 			d.bad("target.kafka", "belongs to system: kafka, and the system is %s", s.Target.System)
 		}
 		return
+	}
+	if why := (Cell{Scenario: *s}).Absent(); why != "" && !d.sweepsOver("target.system") && !d.sweepsOver("guarantee") {
+		d.bad("guarantee", "nothing would run: %s", why)
 	}
 	if len(s.Target.Settings) > 0 && !d.sweepHas("target.system", "gopherlog") {
 		d.bad("target.settings", "broker properties of Kafka belong under target.kafka.settings")
@@ -358,9 +364,13 @@ func (d *decoder) expectations(s *Scenario) {
 	}
 }
 
-// inVain says why a metric would have no figure in any trial, so that its line stayed undecided after hours; empty where it has.
+// inVain says why a metric would have no figure in any trial, or none that means anything, so that its line decided nothing after hours; empty where it has.
 func (d *decoder) inVain(e Expect, s *Scenario) string {
 	switch kind, _, _ := strings.Cut(e.Metric, "."); kind {
+	case "ack", "visible":
+		if s.Load.Model == "closed" && s.Load.MaxOutstanding > 1 && !d.sweepHas("load.model", "open") && !d.sweepHas("load.max_outstanding", "1") {
+			return fmt.Sprintf("of a closed loop with %d outstanding is queueing, which tells of the bound alone: set load.model: open, or load.max_outstanding: 1", s.Load.MaxOutstanding)
+		}
 	case "commit", "end_txn", "transactions", "committed", "in_doubt", Half:
 		if !s.Guarantee.Transacts() && !d.sweepHas("guarantee", string(Transactional)) && !d.sweepHas("guarantee", string(TwoPhaseCommit)) {
 			return fmt.Sprintf("is of transactions, and the guarantee %s has none", s.Guarantee)
