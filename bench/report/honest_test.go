@@ -269,3 +269,49 @@ func TestChartsOfTwoRunsDoNotOverwriteEachOther(t *testing.T) {
 		}
 	}
 }
+
+// swept is a run of cells with one sound trial each, in which every record took as many milliseconds as its cell is given.
+func swept(model string, cells map[string]float64, key string) *result.Run {
+	r := &result.Run{Manifest: result.Manifest{Scenario: result.Scenario{Name: "x", Model: model, Blocks: 1}, System: result.System{Name: "gopherlog", RecordBytes: 100, Partitions: 6}}}
+	for i, value := range keysOf(cells) {
+		c := result.Cell{ID: fmt.Sprintf("c%d", i), Guarantee: "idempotent", Model: model, Sweep: map[string]string{key: value}}
+		if model == "closed" {
+			c.Bound = 1000
+		}
+		r.Manifest.Cells = append(r.Manifest.Cells, c)
+		tr := passed()
+		tr.Check.Rules = tr.Check.Rules[:1]
+		tr.ID, tr.Cell, tr.Achieved, tr.Seconds = "b01-"+c.ID, c.ID, 1000, 10
+		tr.Latency = map[string]map[string]result.Latency{visible: {steady: {Count: 1000, P50: cells[value], P99: 2 * cells[value]}}}
+		tr.Errors = []result.ErrorCount{{What: "refused", Count: int64(i + 1)}}
+		tr.Faults = []fault.Event{{Kind: "kill", Target: "node(1)", Proof: "gone"}}
+		r.Results.Trials = append(r.Results.Trials, tr)
+	}
+	return r
+}
+
+func TestRowsOfSweptCellsSayWhichIsWhich(t *testing.T) {
+	s := &set{runs: []*result.Run{swept("closed", map[string]float64{"0s": 1, "5ms": 6}, "producers.linger")}}
+	for name, table := range map[string]Table{"errors": s.errors(), "faults": s.faults(), "saturation": s.saturation()} {
+		all := fmt.Sprint(table.Rows)
+		if len(table.Rows) != 2 || !strings.Contains(all, "idempotent, linger 0s") || !strings.Contains(all, "idempotent, linger 5ms") {
+			t.Errorf("%s: %s", name, all)
+		}
+	}
+}
+
+func TestMegabytesAreThoseOfTheCellsOwnRecords(t *testing.T) {
+	r := swept("closed", map[string]float64{"100B": 1, "10KiB": 2}, "load.value.size")
+	r.Manifest.Cells[0].Bytes, r.Manifest.Cells[1].Bytes = 100, 10240
+	rows := (&set{runs: []*result.Run{r}}).saturation().Rows
+	if len(rows) != 2 || rows[0][4] != "0.1" || rows[1][4] != "10.2" {
+		t.Errorf("1,000 records of 100 bytes and of 10 KiB a second: %q", rows)
+	}
+	if got := shape(r); got != "100 to 10,240 bytes a record, 6 partitions." {
+		t.Errorf("%q", got)
+	}
+	r.Manifest.Cells[0].Bytes, r.Manifest.Cells[1].Bytes = 0, 0 // an older run
+	if got := shape(r); got != "100 bytes a record, 6 partitions." {
+		t.Errorf("%q", got)
+	}
+}

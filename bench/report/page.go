@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -52,7 +53,6 @@ type page struct {
 	Questions       []question
 	Goals           []Beside // one, or none
 	Beside          []Beside
-	Base            string
 	Cards           []card
 	Commands        []string
 	Bounds          string
@@ -136,7 +136,6 @@ func (s *set) page(title string) (*page, []*Chart, error) {
 	p := &page{Title: title, Cards: s.cards(), Ledger: s.safety(), Rules: s.rules(), Witnesses: s.witnesses(), Sent: s.sent(), Errors: s.errors(), Faults: s.faults(), Saturation: s.saturation(), InFlight: s.inFlight(),
 		Thresholds: s.thresholds(), AckMeaning: s.ackMeaning(), Settings: s.settings(), Limits: s.limits(), SizeTable: s.sizeTable(), Stalls: s.stallTable(), Claims: s.claims(), Latencies: s.latencies(), Pipelines: s.pipelines()}
 	s.head(p)
-	p.Base = look(base(s.guarantees())).Label
 	p.Bounds = "lowest and highest"
 	if !s.quick() {
 		p.Bounds = "95 % interval"
@@ -348,7 +347,23 @@ func shape(r *result.Run) string {
 	if r.Manifest.System.Partitions == 1 {
 		partitions = "1 partition"
 	}
-	return fmt.Sprintf("%s bytes a record, %s.", compact(float64(r.Manifest.System.RecordBytes)), partitions)
+	least, most := r.Manifest.System.RecordBytes, r.Manifest.System.RecordBytes
+	for i, c := range r.Manifest.Cells {
+		n := recordBytes(r, c)
+		if least, most = min(least, n), max(most, n); i == 0 {
+			least, most = n, n
+		}
+	}
+	bytes := compact(float64(least))
+	if least < most {
+		bytes += " to " + compact(float64(most))
+	}
+	return fmt.Sprintf("%s bytes a record, %s.", bytes, partitions)
+}
+
+// recordBytes is the mean size of a cell's records.
+func recordBytes(r *result.Run, c result.Cell) int {
+	return cmp.Or(c.Bytes, r.Manifest.System.RecordBytes)
 }
 
 // legend draws the line of each guarantee in the charts once.

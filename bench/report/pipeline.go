@@ -57,10 +57,12 @@ func pipelineOutcome(r *result.Run) string {
 	return strings.Join(parts, "; ")
 }
 
-// cellName is the guarantee of a cell and what else it was swept over, but the load.
-func cellName(c result.Cell) string {
+// cellName is the guarantee of a cell and what else it was swept over, but the load and what else is told beside it.
+func cellName(c result.Cell, but ...string) string {
 	c.Sweep = maps.Clone(c.Sweep)
-	delete(c.Sweep, "load.rate")
+	for _, key := range append(but, "load.rate") {
+		delete(c.Sweep, key)
+	}
 	if v := variantOf(c); v != "" {
 		return look(c.Guarantee).Label + ", " + v
 	}

@@ -88,10 +88,10 @@ func (s *set) errors() Table {
 			sort.SliceStable(texts, func(i, j int) bool { return times[texts[i]] > times[texts[j]] })
 			for i, what := range texts {
 				if i == shownErrors {
-					t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, offered(c), "", fmt.Sprintf("and %d other texts, in results.json", len(texts)-i)})
+					t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, cellName(c), offered(c), "", fmt.Sprintf("and %d other texts, in results.json", len(texts)-i)})
 					break
 				}
-				t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, offered(c), thousands(times[what]), what})
+				t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, cellName(c), offered(c), thousands(times[what]), what})
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func (s *set) faults() Table {
 							lasted = fmt.Sprintf("%.2f", to-from)
 						}
 					}
-					t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, x.ID, look(c.Guarantee).Label, struck(e),
+					t.Rows = append(t.Rows, []string{r.Manifest.Scenario.Name, x.ID, cellName(c), struck(e),
 						strings.Trim(fmt.Sprint(e.Nodes), "[]"), at, lasted, evidence(e)})
 				}
 			}

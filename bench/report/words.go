@@ -26,7 +26,7 @@ func (s *set) outcome(r *result.Run) string {
 		for _, g := range gs {
 			for _, c := range cells(r, g) {
 				if iv, ok := summary(trials(r, c.ID), throughput); ok {
-					parts = append(parts, fmt.Sprintf("%s: %s records/s", look(g).Label, compact(iv.Center)))
+					parts = append(parts, fmt.Sprintf("%s: %s records/s", cellName(c), compact(iv.Center)))
 				}
 			}
 		}
@@ -79,8 +79,12 @@ func (s *set) saturation() Table {
 			if !ok || c.Bound == 1 {
 				continue
 			}
-			row := []string{r.Manifest.Scenario.Name, look(c.Guarantee).Label, valueOf(iv, true, compact), fmt.Sprint(iv.N),
-				sig(iv.Center * float64(r.Manifest.System.RecordBytes) / 1e6), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }),
+			name := cellName(c)
+			if s.transacts() {
+				name = cellName(c, toldByTxnWords...)
+			}
+			row := []string{r.Manifest.Scenario.Name, name, valueOf(iv, true, compact), fmt.Sprint(iv.N),
+				sig(iv.Center * float64(recordBytes(r, c)) / 1e6), cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }),
 				cpuOf(ts, func(u result.Usage) float64 { return u.ClientCPU }), copiesOf(ts[0].Usage.CopiesAtAck)}
 			if s.transacts() {
 				row = append(row, txnWords(c))
@@ -90,6 +94,9 @@ func (s *set) saturation() Table {
 	}
 	return t
 }
+
+// toldByTxnWords are the swept keys that txnWords tells.
+var toldByTxnWords = []string{"producers.count", "producers.transaction.partitions"}
 
 // txnWords says what a cell's producers put into a transaction.
 func txnWords(c result.Cell) string {
@@ -123,7 +130,7 @@ func (s *set) inFlight() Table {
 			}
 			rate, _ := summary(ts, throughput)
 			tail, far := summary(ts, latency(ack, steady, p99))
-			t.Rows = append(t.Rows, []string{look(c.Guarantee).Label, valueOf(mid, true, millis), valueOf(tail, far, millis), compact(rate.Center), fmt.Sprint(mid.N),
+			t.Rows = append(t.Rows, []string{cellName(c), valueOf(mid, true, millis), valueOf(tail, far, millis), compact(rate.Center), fmt.Sprint(mid.N),
 				cpuOf(ts, func(u result.Usage) float64 { return u.BrokerCPU }), copiesOf(ts[0].Usage.CopiesAtAck)})
 		}
 	}

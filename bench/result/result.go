@@ -98,6 +98,7 @@ type Cell struct {
 	Client    map[string]string `json:"client"`               // settings as used
 	Deviates  map[string]string `json:"deviations,omitempty"` // from the guarantee's table
 	Producers int               `json:"producers,omitempty"`
+	Bytes     int               `json:"record_bytes,omitempty"`   // mean size of a value; 0 in older runs: that of the system
 	Txn       *Txn              `json:"transaction,omitempty"`    // nil: the guarantee has none
 	Absent    string            `json:"not_applicable,omitempty"` // why the system cannot do it: the cell has no trials
 }

@@ -254,7 +254,7 @@ func (s *run) planted() []string {
 
 func cellOf(c scenario.Cell) result.Cell {
 	out := result.Cell{ID: cellID(c), System: c.Target.System, Guarantee: string(c.Guarantee), Model: c.Load.Model, Sweep: map[string]string{},
-		Client: map[string]string{}, Deviates: map[string]string{}, Producers: c.Producers.Count}
+		Client: map[string]string{}, Deviates: map[string]string{}, Producers: c.Producers.Count, Bytes: int(c.Load.Value.Size.Mean())}
 	if x := c.Producers.Transaction; c.Guarantee.Transacts() {
 		out.Txn = &result.Txn{Records: x.Records, Partitions: x.Partitions, AbortShare: x.AbortShare}
 	}

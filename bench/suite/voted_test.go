@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -94,6 +96,22 @@ func TestBrokersThatVoteOnOtherIdsAreNotMeasuredByOurs(t *testing.T) {
 		err := votes(t.Context(), cell, votesOn{prefix: c.prefix})
 		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestACellKnowsTheSizeOfItsOwnRecords(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nname: x\nload: {value: {size: [100B, 10KiB]}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Parse(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{100, 10240} {
+		if got := cellOf(s.Expand()[i]); got.Bytes != want {
+			t.Errorf("%v: %d bytes, want %d", got.Sweep, got.Bytes, want)
 		}
 	}
 }
