@@ -318,8 +318,16 @@ func (b *Beside) cells(r *result.Run, x, y result.Cell, instead string) {
 		b.Table.Rows = append(b.Table.Rows, row)
 		load = ""
 	}
-	if copies := fmt.Sprintf("Copies when a record is acknowledged: %s %s, %s %s.", systemName(r.Manifest.SystemOf(x)), copiesIn(r, x), systemName(r.Manifest.SystemOf(y)), copiesIn(r, y)); !slices.Contains(b.Notes, copies) {
-		b.Notes = append(b.Notes, copies)
+	if heap := r.Manifest.SystemOf(y).Launched["heap"]; heap != "" && slices.ContainsFunc(rows, func(m measure) bool { return m.metric == rssRow.metric }) {
+		b.note(fmt.Sprintf("Memory of %s follows its heap, which this run set to %s: with another heap it is another figure.", systemName(r.Manifest.SystemOf(y)), heap))
+	}
+	b.note(fmt.Sprintf("Copies when a record is acknowledged: %s %s, %s %s.", systemName(r.Manifest.SystemOf(x)), copiesIn(r, x), systemName(r.Manifest.SystemOf(y)), copiesIn(r, y)))
+}
+
+// note adds a sentence below the table, once.
+func (b *Beside) note(text string) {
+	if !slices.Contains(b.Notes, text) {
+		b.Notes = append(b.Notes, text)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"html/template"
+	"math"
 	"os"
 	"strings"
 
@@ -101,4 +102,10 @@ func band(lo, hi plotter.XYs, s series) *plotter.Polygon {
 	return p
 }
 
-func f3(v float64) string { return fmt.Sprintf("%.3f", v) }
+// f3 prints three decimals, or three digits of what these would all but round away.
+func f3(v float64) string {
+	if v != 0 && math.Abs(v) < 0.01 {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}

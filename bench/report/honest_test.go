@@ -315,3 +315,27 @@ func TestMegabytesAreThoseOfTheCellsOwnRecords(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestAQuestionOfLatencyIsAnsweredWithLatency(t *testing.T) {
+	r := swept("open", map[string]float64{"1k/s": 0.5, "9k/s": 2}, "load.rate")
+	r.Manifest.Cells[0].Rate, r.Manifest.Cells[1].Rate = 1000, 9000
+	r.Results.Expectations = []result.Expectation{{Line: "violations == 0", Outcome: "met"}, {Line: "failed == 0", Outcome: "met"}}
+	s := &set{runs: []*result.Run{r}}
+	if got := s.outcome(r); strings.Contains(got, "ms") {
+		t.Errorf("%q: what was measured around faults answers no such question", got)
+	}
+	for i := range r.Results.Trials {
+		r.Results.Trials[i].Faults = nil
+	}
+	if got, want := s.outcome(r), "half of the records visible at 1,000 and 9,000 records/s within: idempotent: 0.5 and 2 ms; met: violations == 0; met: failed == 0."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestASmallShareIsNotRoundedToNothing(t *testing.T) {
+	for want, v := range map[string]float64{"0.000": 0, "0.000141": 0.00014149, "0.010": 0.01, "1.732": 1.7321, "-0.00141": -0.00141} {
+		if got := f3(v); got != want {
+			t.Errorf("%g is told as %s, want %s", v, got, want)
+		}
+	}
+}

@@ -118,7 +118,7 @@ func (s *set) unavailability() *Chart {
 	p.Add(gapMarks(rows))
 	return newChart("unavailability", "How long was a partition without acknowledgements?",
 		"One mark a trial: filled, the load client (where its trial is sound); hollow, a prober with connections of its own to every node. The bar is the median.",
-		"The load client waits for its own back-off and metadata refresh; the prober tries every node each 5 ms, so it shows the system's part of the gap.",
+		"The load client waits for its own back-off and metadata refresh; the prober tries every node each 5 ms, so it shows the system's part of the gap. A gap of less than 1 ms stands at 0.001.",
 		single(p, fullWidth, vg.Length(26*len(rows)+62)), data)
 }
 

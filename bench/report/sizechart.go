@@ -169,7 +169,7 @@ type halfTicks []halfTick
 
 const (
 	halfTickLong = 7  // to either side of the line
-	halfGap      = 6  // between words
+	halfGap      = 14 // between words, which a browser draws in a font that is up to an eighth wider than the one measured
 	halfBand     = 22 // above the chart, for the words and the lines to them
 )
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -32,7 +33,7 @@ func (s *set) outcome(r *result.Run) string {
 		}
 		return strings.Join(parts, ", ") + "."
 	}
-	parts = append(parts, pipelineOutcome(r), stallOutcome(r))
+	parts = append(parts, latencyOutcome(r), pipelineOutcome(r), stallOutcome(r))
 	for _, e := range r.Results.Expectations {
 		if e.Outcome == "met" && len(r.Results.Expectations) > 1 {
 			parts = append(parts, "met: "+e.Line)
@@ -45,6 +46,52 @@ func (s *set) outcome(r *result.Run) string {
 		return "no expectation was stated; verdict: " + string(r.Results.Verdict) + "."
 	}
 	return strings.Join(parts, "; ") + "."
+}
+
+// latencyOutcome answers a scenario that asks how long records take, which is one without faults and groups: the median at each load.
+func latencyOutcome(r *result.Run) string {
+	var rates, names []string
+	medians := map[string]map[string]string{} // name → rate → median
+	for _, c := range r.Manifest.Cells {
+		ts := trials(r, c.ID)
+		for _, t := range ts {
+			if _, piped := ruleOf(ts, "C7"); piped || len(t.Faults) > 0 {
+				return ""
+			}
+		}
+		iv, ok := summary(ts, latency(visible, steady, p50))
+		if !ok {
+			continue
+		}
+		name, rate := cellName(c), compact(c.Rate)
+		if medians[name] == nil {
+			medians[name], names = map[string]string{}, append(names, name)
+		}
+		if !slices.Contains(rates, rate) {
+			rates = append(rates, rate)
+		}
+		medians[name][rate] = sig(iv.Center)
+	}
+	var parts []string
+	for _, name := range names {
+		var told []string
+		for _, rate := range rates {
+			told = append(told, cmp.Or(medians[name][rate], "not measured"))
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s ms", name, listed(told)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("half of the records visible at %s records/s within: %s", listed(rates), strings.Join(parts, "; "))
+}
+
+// listed joins with commas and a last and.
+func listed(what []string) string {
+	if len(what) < 2 {
+		return strings.Join(what, "")
+	}
+	return strings.Join(what[:len(what)-1], ", ") + " and " + what[len(what)-1]
 }
 
 // comparedOutcome counts the lines of a scenario that compares systems: the table
