@@ -83,7 +83,7 @@ func TestWhatRetentionDeletedIsInNoDenominator(t *testing.T) {
 	if got, want := s.safety().Rows[0].Cells[0].Text, "0 of 1.00 M, ≤ 3.0 per million; 1,000,000 more deleted by retention before they could be read"; got != want {
 		t.Errorf("the ledger says %q, want %q", got, want)
 	}
-	if got, want := s.deliveryCard().Text, "0 violations in 1.00 M acknowledged records; 1.00 M more deleted by retention before they could be read"; got != want {
+	if got, want := s.deliveryCard().Text, "0 violations in 1.00 M acknowledged records; 1.00 M more records deleted by retention before they could be read"; got != want {
 		t.Errorf("the card says %q, want %q", got, want)
 	}
 }
@@ -93,6 +93,11 @@ func TestAZeroUnderFaultsIsBoundedByTheFaultsToo(t *testing.T) {
 	struck.Faults = []fault.Event{{Kind: "kill", Target: "leader(load/0)", Proof: "gone"}, {Kind: "kill", Target: "leader(load/1)", Proof: "gone"}, {Kind: "kill", Target: "node(2)"}}
 	if got, want := judge([]result.Trial{struck, struck, struck}).Text, "0 of 3,000, ≤ 998 per million; after 0 of 6 faults, ≤ 39 %"; got != want {
 		t.Errorf("%q, want %q: records of one fault are lost together", got, want)
+	}
+	for want, tr := range map[bool]result.Trial{true: struck, false: passed()} {
+		if got := strings.Contains(oneRun("idempotent", tr).safety().Note(), "what one fault does"); got != want {
+			t.Errorf("faults are explained: %v, want %v", got, want)
+		}
 	}
 	struck.Check.Totals.Lost = 7
 	if got, want := judge([]result.Trial{struck}).Text, "7 lost, 0 duplicate, of 1,000; 2 faults"; got != want {
@@ -329,6 +334,17 @@ func TestAQuestionOfLatencyIsAnsweredWithLatency(t *testing.T) {
 	}
 	if got, want := s.outcome(r), "half of the records visible at 1,000 and 9,000 records/s within: idempotent: 0.5 and 2 ms; met: violations == 0; met: failed == 0."; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestALineOfSeveralCellsSaysSo(t *testing.T) {
+	r := swept("open", map[string]float64{"1": 1, "3": 2}, "target.settings.transaction.voted.replicas")
+	if got, want := together(r, []string{"idempotent"}, 0), " The line of idempotent is of these together: coordinator of 1 replica; coordinator of 3 replicas."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r.Manifest.Cells[1].Rate = 5
+	if got := together(r, []string{"idempotent"}, 0); got != "" {
+		t.Errorf("one cell at this load: %q", got)
 	}
 }
 

@@ -175,7 +175,7 @@ func (s *set) deliveryCard() card {
 		text = append(text, fmt.Sprintf("%d skipped on this machine", skipped))
 	}
 	if v.expired > 0 {
-		text = append(text, fmt.Sprintf("%s more deleted by retention before they could be read", short(v.expired)))
+		text = append(text, fmt.Sprintf("%s more records deleted by retention before they could be read", short(v.expired)))
 	}
 	if len(planted) > 0 {
 		text = append(text, "planted on purpose: "+strings.Join(unique(planted, 3), ", "))

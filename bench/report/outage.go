@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -173,8 +174,11 @@ type ledger struct {
 
 // Note says what the bounds of the ledger are of.
 func (l ledger) Note() string {
-	return "Bounds are of 95 %: of records as if each were lost or doubled for itself, and of faults, because what one fault does it may do to many records at once: " +
-		"after 0 of 3 faults, up to 63 % of such faults might."
+	note := "Bounds are of 95 %, of records as if each were lost or doubled for itself"
+	if !slices.ContainsFunc(l.Columns, func(c string) bool { return c != noFault }) {
+		return note + "."
+	}
+	return note + "; and of faults, because what one fault does it may do to many records at once: after 0 of 3 faults, up to 63 % of such faults might."
 }
 
 // table is the ledger without its colours.

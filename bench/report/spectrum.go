@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"sort"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -140,9 +142,27 @@ func spectrum(r *result.Run, guarantees []string, rate float64, metric string) (
 	}
 	setLog(&p.Y, lo, hi)
 	return newChart("latency-spectrum-"+metric, "Latency by percentile",
-		fmt.Sprintf("Until %s, by percentile at %s records a second offered; band: lowest to highest trial.", metricNames[metric], compact(rate)),
+		fmt.Sprintf("Until %s, by percentile at %s records a second offered; band: lowest to highest trial.", metricNames[metric], compact(rate))+together(r, guarantees, rate),
 		metricWords[metric]+" Every record counts from the moment it was due to be sent, so waiting for a slow system is included. A line ends where fewer than ten records lie beyond it.",
 		single(p, halfWidth, plotHeight), data), nil
+}
+
+// together names the cells that a line of the spectrum merges because they differ in more than the load.
+func together(r *result.Run, guarantees []string, rate float64) (out string) {
+	for _, g := range guarantees {
+		var variants []string
+		for _, c := range cells(r, g) {
+			if c.Rate == rate && len(trials(r, c.ID)) > 0 {
+				c.Sweep = maps.Clone(c.Sweep)
+				delete(c.Sweep, "load.rate")
+				variants = append(variants, variantOf(c))
+			}
+		}
+		if len(variants) > 1 {
+			out += fmt.Sprintf(" The line of %s is of these together: %s.", look(g).Label, strings.Join(variants, "; "))
+		}
+	}
+	return out
 }
 
 // spectrumOf returns the merged curve of a guarantee's trials at one rate, and
