@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,24 @@ func TestWhatTheHostTookIsToldAndWarnedOf(t *testing.T) {
 		}
 		if got := strings.Join(hostLimits(s.runs[0]), ""); got != c.limit {
 			t.Errorf("%s: the limits say %q, want %q", name, got, c.limit)
+		}
+	}
+}
+
+func TestAClusterThatWasKeptIsToldOfItsOwnScenarioOnly(t *testing.T) {
+	run := func(name string, kept, perBlock bool) *result.Run {
+		r := oneRun("idempotent").runs[0]
+		r.Manifest.Scenario.Name, r.Manifest.System = name, result.System{Name: "gopherlog", Kept: kept, PerBlock: perBlock}
+		return r
+	}
+	for want, runs := range map[string][]*result.Run{
+		"One cluster of GopherLog ran through all trials, with topics of their own: it was not warmed.":                        {run("x", true, false), run("y", true, false)},
+		"x: one cluster of GopherLog ran through all trials, with topics of their own: it was not warmed.":                     {run("x", true, false), run("y", false, false)},
+		"y: each block had a cluster of GopherLog, which ran through its trials, with topics of their own: it was not warmed.": {run("x", true, false), run("y", true, true)},
+	} {
+		limits := (&set{runs: runs}).limits()
+		if !slices.Contains(limits, want) {
+			t.Errorf("%q lacks %q", limits, want)
 		}
 	}
 }

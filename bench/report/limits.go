@@ -147,7 +147,7 @@ func (s *set) limits() []string {
 	}
 	out = append(out, s.syncedWrite()...)
 	for _, r := range s.runs {
-		out = append(out, limitsOf(r)...)
+		out = append(out, s.limitsOf(r)...)
 	}
 	if s.quick() {
 		out = append(out, "Fewer than six blocks: bars and bands show the lowest and highest trial, which is no confidence interval.")
@@ -179,7 +179,7 @@ func (s *set) syncedWrite() []string {
 	return []string{fmt.Sprintf("One synced write of 4 KiB took %s ms at the median before the runs.", lo)}
 }
 
-func limitsOf(r *result.Run) []string {
+func (s *set) limitsOf(r *result.Run) []string {
 	m := r.Manifest
 	var out []string
 	if len(m.Planted) > 0 {
@@ -190,7 +190,7 @@ func limitsOf(r *result.Run) []string {
 			out = append(out, fmt.Sprintf("%s: %s was not run: %s.", m.Scenario.Name, look(c.Guarantee).Label, strings.TrimSuffix(strings.TrimPrefix(c.Absent, notApplicable), ".")))
 		}
 	}
-	out = append(out, keptLimits(r)...)
+	out = append(out, s.keptLimits(r)...)
 	out = append(out, hostLimits(r)...)
 	var skipped []string
 	aside := map[string][]string{} // kind of reason → trials
@@ -253,9 +253,13 @@ func kindsOf(reasons []string) (out []string) {
 }
 
 // keptLimits says how warm the clusters were that ran through all trials, and
-// what the ones not being measured took from the one that was.
-func keptLimits(r *result.Run) []string {
+// what the ones not being measured took from the one that was. It names the scenario where others had their clusters otherwise.
+func (s *set) keptLimits(r *result.Run) []string {
 	var out []string
+	of := ""
+	if !s.clusteredAlike() {
+		of = r.Manifest.Scenario.Name + ": "
+	}
 	for _, sys := range systems(r) {
 		if !sys.Kept {
 			continue
@@ -264,7 +268,14 @@ func keptLimits(r *result.Run) []string {
 		if w := sys.Warm; w != nil {
 			warm = fmt.Sprintf("%.0f s of full load before its first trial, %s records/s at first and %s at last", w.Seconds, compact(w.First), compact(w.Last))
 		}
-		out = append(out, fmt.Sprintf("One cluster of %s ran through all trials, with topics of their own: %s.", systemName(sys), warm))
+		ran := fmt.Sprintf("one cluster of %s ran through all trials", systemName(sys))
+		if sys.PerBlock {
+			ran = fmt.Sprintf("each block had a cluster of %s, which ran through its trials", systemName(sys))
+		}
+		if of == "" {
+			ran = strings.ToUpper(ran[:1]) + ran[1:]
+		}
+		out = append(out, fmt.Sprintf("%s%s, with topics of their own: %s.", of, ran, warm))
 	}
 	if len(out) > 1 {
 		if iv, ok := summary(r.Results.Valid(), func(t result.Trial) (float64, bool) { return t.Usage.BesideCores, t.Usage.BesideCores > 0 }); ok {
@@ -272,4 +283,16 @@ func keptLimits(r *result.Run) []string {
 		}
 	}
 	return out
+}
+
+// clusteredAlike says whether all runs kept their clusters equally long.
+func (s *set) clusteredAlike() bool {
+	type kept struct{ all, perBlock bool }
+	seen := map[kept]bool{}
+	for _, r := range s.runs {
+		for _, sys := range systems(r) {
+			seen[kept{sys.Kept, sys.PerBlock}] = true
+		}
+	}
+	return len(seen) < 2
 }

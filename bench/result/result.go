@@ -59,11 +59,12 @@ type System struct {
 	Tier              string            `json:"tier"`
 	Partitions        int               `json:"partitions"`
 	RecordBytes       int               `json:"record_bytes"`
-	Effective         map[string]string `json:"effective"`          // topic settings as the system reports them
-	Launched          map[string]string `json:"launched,omitempty"` // broker settings that the harness wrote
-	Nice              int               `json:"nice,omitempty"`     // scheduling priority of the brokers
-	Kept              bool              `json:"kept,omitempty"`     // one cluster ran through all trials
-	Warm              *Warm             `json:"warm,omitempty"`     // the load before the first trial
+	Effective         map[string]string `json:"effective"`           // topic settings as the system reports them
+	Launched          map[string]string `json:"launched,omitempty"`  // broker settings that the harness wrote
+	Nice              int               `json:"nice,omitempty"`      // scheduling priority of the brokers
+	Kept              bool              `json:"kept,omitempty"`      // one cluster ran through all trials, or those of a block
+	PerBlock          bool              `json:"per_block,omitempty"` // of Kept: each block had a cluster of its own
+	Warm              *Warm             `json:"warm,omitempty"`      // the load before the first trial
 }
 
 // Warm is the full load that a cluster had before its first trial.

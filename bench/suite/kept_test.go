@@ -231,6 +231,9 @@ func TestEveryBlockMayHaveAClusterOfItsOwn(t *testing.T) {
 	if n := strings.Count(strings.Join(told.text, "\n"), "kafka is warm"); n != 2 {
 		t.Errorf("warmed %d times in two blocks of two trials: %q", n, told.text)
 	}
+	if sys := r.Manifest.System; !sys.Kept || !sys.PerBlock {
+		t.Errorf("the manifest does not say that each block had a cluster: %+v", sys)
+	}
 	for _, log := range []string{"kept-1-kafka-node1.log", "kept-2-kafka-node1.log"} {
 		if b, err := os.ReadFile(r.Logs(log)); err != nil || strings.Count(string(b), "listens") != 1 {
 			t.Errorf("%s: %v: %s", log, err, b)

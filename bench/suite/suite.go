@@ -219,7 +219,7 @@ func (s *run) begin() error {
 
 func systemOf(c scenario.Cell) result.System {
 	out := result.System{Name: c.Target.System, Nodes: c.Target.Nodes, ReplicationFactor: c.Target.ReplicationFactor, MinInsync: c.Target.MinInsyncReplicas,
-		Tier: c.Target.Durability, RecordBytes: int(c.Load.Value.Size.Mean()), Nice: c.Target.Nice, Kept: !c.Runs.FreshCluster}
+		Tier: c.Target.Durability, RecordBytes: int(c.Load.Value.Size.Mean()), Nice: c.Target.Nice, Kept: !c.Runs.FreshCluster, PerBlock: c.Runs.BlockCluster}
 	if out.Name == "external" { // somebody else's: the scenario's words for a cluster to launch say nothing of it
 		out.Nodes, out.Tier = 0, ""
 	}
