@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"gopherlog/bench/result"
@@ -147,6 +148,8 @@ func (s *set) idempotenceClaim() claim {
 func within20to30(cost stats.Interval) (mark, judgement string) {
 	const from, to = 20, 30
 	switch {
+	case cost.N < fewestBlocks:
+		return "?", undecidedBlocks(cost.N)
 	case cost.Hi < from:
 		mark, judgement = "✗", "it costs less"
 		if cost.Lo > -100*sameWithin && cost.Hi < 100*sameWithin {
@@ -167,7 +170,7 @@ func (s *set) slowdownClaim() claim {
 	c := claim{Text: "A full two-phase commit costs a factor of 10 to 100 in throughput.", Measured: notMeasured, Mark: "?"}
 	var told, held, conds []string
 	low, high := math.Inf(1), 0.0
-	voted, few := false, ""
+	voted, few, blocks := false, "", math.MaxInt
 	for _, r := range s.runs {
 		for _, l := range sizeLines(r) {
 			g := strings.TrimPrefix(l.guarantee[strings.Index(l.guarantee, "/")+1:], "/")
@@ -175,7 +178,7 @@ func (s *set) slowdownClaim() claim {
 				continue
 			}
 			if g == "two_phase_commit" {
-				voted, few = true, fewBlocks(l.sizes[0].ratio)
+				voted, few, blocks = true, fewBlocks(l.sizes[0].ratio), min(blocks, l.sizes[0].ratio.N)
 			}
 			first, last := l.sizes[0], l.sizes[len(l.sizes)-1]
 			told = append(told, fmt.Sprintf("%s: %s × at %s a transaction, %s × at %s", l.name(), slower(first.ratio), records(first.records), slower(last.ratio), records(last.records)))
@@ -195,6 +198,8 @@ func (s *set) slowdownClaim() claim {
 	switch {
 	case !voted:
 		c.Judgement = "the voted two-phase commit was " + notMeasured + "; Kafka's way is beside it"
+	case blocks < fewestBlocks:
+		c.Judgement, few = undecidedBlocks(blocks), ""
 	case high < 10:
 		c.Mark, c.Judgement = "✗", "at no size that was measured"
 	case low >= 10 && high <= 100:
@@ -307,6 +312,8 @@ func (s *set) untilVisible(g string) (p pairing, mid, tail stats.Interval, ok bo
 
 func twoToFive(iv stats.Interval) (mark, judgement string) {
 	switch {
+	case iv.N < fewestBlocks:
+		return "?", undecidedBlocks(iv.N)
 	case iv.Lo >= 2 && iv.Hi <= 5:
 		mark, judgement = "✓", "holds here"
 	case iv.Hi < 2:
@@ -319,13 +326,20 @@ func twoToFive(iv stats.Interval) (mark, judgement string) {
 	return mark, judgement + fewBlocks(iv)
 }
 
+// fewestBlocks is below what nothing is decided, as of a line of expect.
+const fewestBlocks = 3
+
+func undecidedBlocks(n int) string {
+	if n == 1 {
+		return "undecided: one block decides nothing"
+	}
+	return "undecided: " + plural(n, "block") + " decide nothing"
+}
+
 // fewBlocks is what a judgement says of a figure that has no interval.
 func fewBlocks(iv stats.Interval) string {
-	switch {
-	case iv.Confidence > 0:
+	if iv.Confidence > 0 {
 		return ""
-	case iv.N == 1:
-		return " (one block: no interval)"
 	}
 	return " (few blocks: a range, no interval)"
 }
@@ -333,7 +347,8 @@ func fewBlocks(iv stats.Interval) string {
 func (s *set) blockingClaim() claim {
 	c := claim{Text: "A two-phase commit blocks when its coordinator fails.", Measured: notMeasured, Mark: "?"}
 	var told []string
-	blocked, free, fewest := false, false, fewFaults
+	var blocked, free []*stallLine
+	fewest := fewFaults
 	for _, l := range s.stalls() {
 		if !strings.HasPrefix(l.fault, transactionCoordinator) {
 			continue
@@ -347,9 +362,9 @@ func (s *set) blockingClaim() claim {
 		told = append(told, fmt.Sprintf("%s, %s: readers waited %s s while it was gone for %s s (%s)", l.name(), strings.TrimPrefix(l.fault, "transaction "), brackets(iv, sig), sig(down), plural(len(l.seconds), "fault")))
 		if strings.HasSuffix(l.guarantee, "two_phase_commit") {
 			if down > 0 && iv.Center >= 0.8*down || l.open > 0 {
-				blocked = true
+				blocked = append(blocked, l)
 			} else {
-				free = true
+				free = append(free, l)
 			}
 		}
 	}
@@ -358,11 +373,13 @@ func (s *set) blockingClaim() claim {
 	}
 	c.Measured, c.Conditions = strings.Join(told, "\n"), "the longest wait of any partition's reader after each fault; where no point is named, the coordinator died at a moment of the schedule and may have had nothing undecided"
 	switch {
-	case blocked && free:
+	case len(blocked) > 0 && len(free) > 0 && !blockedAlone(blocked, free):
+		c.Mark, c.Judgement = "≈", "readers waited until it was back in some cases, not in others: "+strings.Join(stallNames(blocked), "; ")
+	case len(blocked) > 0 && len(free) > 0:
 		c.Mark, c.Judgement = "≈", "holds where the coordinator has one replica, until it is back and has read its log; a replicated one lets readers go on"
-	case blocked:
+	case len(blocked) > 0:
 		c.Mark, c.Judgement = "✓", "holds: readers wait until the coordinator returns"
-	case free:
+	case len(free) > 0:
 		c.Mark, c.Judgement = "✗", "readers go on before the coordinator returns"
 	default:
 		c.Judgement = "the voted two-phase commit was " + notMeasured
@@ -371,6 +388,19 @@ func (s *set) blockingClaim() claim {
 		c.Judgement += fmt.Sprintf(" (as few as %s of a kind: seen, not yet a distribution)", plural(fewest, "fault"))
 	}
 	return c
+}
+
+// blockedAlone says whether the coordinators that readers waited for were exactly those of one replica.
+func blockedAlone(blocked, free []*stallLine) bool {
+	alone := func(l *stallLine) bool { return strings.Contains(l.variant, sweptWord("voted.replicas", "1")) }
+	return !slices.ContainsFunc(blocked, func(l *stallLine) bool { return !alone(l) }) && !slices.ContainsFunc(free, alone)
+}
+
+func stallNames(of []*stallLine) (names []string) {
+	for _, l := range of {
+		names = append(names, fmt.Sprintf("%s, %s", l.name(), l.fault))
+	}
+	return names
 }
 
 // fewFaults is below what a kind of fault says little about how long the next one lasts.

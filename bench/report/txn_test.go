@@ -17,6 +17,7 @@ import (
 	"gopherlog/bench/fault"
 	"gopherlog/bench/hdr"
 	"gopherlog/bench/result"
+	"gopherlog/bench/stats"
 )
 
 // txnSample is a run whose figures are made up: what a transaction costs (closed), or what a coordinator's crash does to readers (open).
@@ -296,7 +297,7 @@ func TestTheClaimOfLatencyIsNotJudgedOnWhatWaitedForAFault(t *testing.T) {
 	if c := claim(calm); strings.Contains(c.Judgement, "block") {
 		t.Errorf("six blocks have an interval: %+v", c)
 	}
-	for blocks, want := range map[int]string{1: "one block: no interval", 3: "few blocks: a range, no interval"} {
+	for blocks, want := range map[int][2]string{1: {"?", "undecided: one block decides nothing"}, 2: {"?", "undecided: 2 blocks decide nothing"}, 3: {"✗", "few blocks: a range, no interval"}} {
 		s := crashes(blocks)
 		for i, tr := range s.res.Trials { // far beyond what is claimed
 			if tr.Counts.Txns > 0 {
@@ -305,13 +306,44 @@ func TestTheClaimOfLatencyIsNotJudgedOnWhatWaitedForAFault(t *testing.T) {
 				s.res.Trials[i].Latency["visible"]["steady"] = l
 			}
 		}
-		if c := claim(s); c.Mark != "✗" || !strings.Contains(c.Judgement, want) {
+		if c := claim(s); c.Mark != want[0] || !strings.Contains(c.Judgement, want[1]) {
 			t.Errorf("%d blocks: %+v", blocks, c)
 		}
 		s = sizes(blocks, true)
-		if c := (&set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}).slowdownClaim(); !strings.Contains(c.Judgement, want) {
+		if c := (&set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}).slowdownClaim(); !strings.Contains(c.Judgement, want[1]) {
 			t.Errorf("%d blocks: %+v", blocks, c)
 		}
+	}
+}
+
+func TestTheClaimOfIdempotenceIsNotDecidedByTwoBlocks(t *testing.T) {
+	for blocks, want := range map[int]string{1: "?", 2: "?", 3: "✗"} {
+		if mark, judgement := within20to30(stats.Interval{Center: 7, Lo: 6, Hi: 8, N: blocks}); mark != want {
+			t.Errorf("%d blocks: %s %s", blocks, mark, judgement)
+		}
+	}
+}
+
+func TestTheClaimOfBlockingNamesTheCoordinatorsThatReadersWaitedFor(t *testing.T) {
+	judged := func(stall float64) claim { // of the coordinator of three replicas
+		x := crashes(6)
+		for i, tr := range x.res.Trials {
+			for _, c := range x.m.Cells {
+				if c.ID == tr.Cell && c.Guarantee == "two_phase_commit" && c.Sweep["target.settings.transaction.voted.replicas"] == "3" && stall > 0 {
+					x.res.Trials[i].Stalls = []result.Stall{{Topic: "load", Start: 12.1, Seconds: stall, Fault: 0}}
+				}
+				if c.ID == tr.Cell && c.Guarantee == "two_phase_commit" && c.Sweep["target.settings.transaction.voted.replicas"] == "1" && stall > 0 {
+					x.res.Trials[i].Stalls = []result.Stall{{Topic: "load", Start: 12.1, Seconds: 0.1, Fault: 0}}
+				}
+			}
+		}
+		return (&set{runs: []*result.Run{{Manifest: x.m, Results: x.res}}}).blockingClaim()
+	}
+	if c := judged(0); !strings.HasPrefix(c.Judgement, "holds where the coordinator has one replica") {
+		t.Errorf("only that of one replica blocked: %q", c.Judgement)
+	}
+	if c := judged(8.2); strings.Contains(c.Judgement, "one replica") || !strings.Contains(c.Judgement, "two-phase commit, coordinator of 3 replicas, transaction coordinator killed") {
+		t.Errorf("that of three blocked, that of one did not: %q", c.Judgement)
 	}
 }
 
