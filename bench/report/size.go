@@ -152,6 +152,24 @@ func (l *sizeLine) beyond() bool {
 	return l.fitted && l.fit.Over && !math.IsInf(l.fit.Half.Center, 1) && l.fit.Half.Center > float64(l.sizes[len(l.sizes)-1].records)
 }
 
+// fits says whether a size is in the fit: smaller transactions than a full set of partitions have fewer participants.
+func (l *sizeLine) fits(z sizePoint) bool { return l.fitted && z.records >= l.partitions }
+
+// off says how far the fit is from the medians of its sizes, and which sizes it does not speak of.
+func (l *sizeLine) off() string {
+	told := fmt.Sprintf("%.0f %%", 100*l.fit.Off)
+	var without []string
+	for _, z := range l.sizes {
+		if !l.fits(z) {
+			without = append(without, thousands(int64(z.records)))
+		}
+	}
+	if len(without) > 0 {
+		told += ", without n = " + strings.Join(without, " and ")
+	}
+	return told
+}
+
 // reach says from where n50 is known.
 func (l *sizeLine) reach() string {
 	largest := records(l.sizes[len(l.sizes)-1].records)
@@ -211,7 +229,7 @@ func (s *set) sized() (n int) {
 // sizeTable says what the fit found, a line of the chart a row.
 func (s *set) sizeTable() Table {
 	several := s.sized() > 1
-	t := Table{Head: []string{"guarantee", "a, ms a transaction", "b, µs a record", "n50, records", "n50 is", "transactions/s of one record, each producer", "blocks", "fit off by"}}
+	t := Table{Head: []string{"guarantee", "a, ms a transaction", "b, µs a record", "n50, records", "n50 is", "transactions/s of one record, each producer", "blocks", "fit off by at most"}}
 	if several {
 		t.Head = append([]string{"scenario"}, t.Head...)
 	}
@@ -226,7 +244,7 @@ func (s *set) sizeTable() Table {
 				one = brackets(stats.Interval{Center: z.rate.Center / k, Lo: z.rate.Lo / k, Hi: z.rate.Hi / k, N: z.rate.N}, sig)
 			}
 			row := []string{l.name(), brackets(scaled(l.fit.A, 1e3), sig), brackets(scaled(l.fit.B, 1e6), sig), halfWords(l.fit), l.reach(), one,
-				fmt.Sprint(l.fit.A.N), fmt.Sprintf("%.0f %%", 100*l.fit.Off)}
+				fmt.Sprint(l.fit.A.N), l.off()}
 			if several {
 				row = append([]string{r.Manifest.Scenario.Name}, row...)
 			}

@@ -53,7 +53,7 @@ func transactionSize(r *result.Run) *Chart {
 	p.Add(halves)
 	return newChart("transaction-size", "Throughput against the size of a transaction",
 		fmt.Sprintf("Records of committed transactions a second, 1 = %s by the same producers. %s", look(lines[0].base).Label, shape(r)),
-		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The ticks on the dotted line stand at n50, the size at which half of the rate without transactions is reached; where the curve is thin, nothing was measured and it is drawn on by the formula. Both axes are logarithmic. One point holds for its size only; the curve is the price.",
+		"Marks: median over blocks of the ratio within a block, with "+span(lines[0].sizes[0].ratio)+". Curve: T(n) = a + b·n fitted to what a transaction of n records took. Transactions of fewer records than partitions have fewer participants and are not in the fit. The ticks on the dotted line stand at n50, the size at which half of the rate without transactions is reached; where the curve is thin it is drawn on by the formula, to sizes that are not in the fit or were not measured. Both axes are logarithmic. One point holds for its size only; the curve is the price.",
 		under(legend, len(lines), halfBand, single(p, fullWidth, plotHeight+30)), data)
 }
 
@@ -99,10 +99,8 @@ func (l *sizeLine) draw(p *plot.Plot, s series, e sizeExtent) (dots plotter.XYs)
 		bars = append(bars, whisker{n, z.ratio.Lo, z.ratio.Hi, s.Color})
 	}
 	if l.drawsCurve() {
-		last := float64(l.sizes[len(l.sizes)-1].records)
-		p.Add(lineOf(l.curve(float64(l.sizes[0].records), last), s, 1.7, true))
-		if l.beyond() && e.top > last {
-			p.Add(lineOf(l.curve(last, e.top), s, 0.8, true))
+		for _, piece := range l.pieces(e.top) {
+			p.Add(lineOf(l.curve(piece.from, piece.to), s, piece.width, true))
 		}
 	} else {
 		p.Add(lineOf(dots, s, 1.2, true))
@@ -111,11 +109,33 @@ func (l *sizeLine) draw(p *plot.Plot, s series, e sizeExtent) (dots plotter.XYs)
 	return dots
 }
 
+// A piece of a curve: wide where it was fitted.
+type piece struct {
+	from, to float64
+	width    float64
+}
+
+// pieces are what the curve is drawn of: wide over the sizes in the fit, thin below and beyond, where it is the formula's word.
+func (l *sizeLine) pieces(top float64) (all []piece) {
+	const wide, thin = 1.7, 0.8
+	first, last := float64(l.sizes[0].records), float64(l.sizes[len(l.sizes)-1].records)
+	from := first
+	if i := slices.IndexFunc(l.sizes, l.fits); i > 0 {
+		from = float64(l.sizes[i].records)
+		all = append(all, piece{first, from, thin})
+	}
+	all = append(all, piece{from, last, wide})
+	if l.beyond() && top > last {
+		all = append(all, piece{last, top, thin})
+	}
+	return all
+}
+
 // rows is the line as the table beside the chart shows it.
 func (l *sizeLine) rows() (all [][]string) {
 	for _, z := range l.sizes {
 		fitted := ""
-		if l.fitted {
+		if l.fits(z) {
 			fitted = f3(l.relative(float64(z.records)))
 		}
 		all = append(all, []string{l.guarantee, l.variant, fmt.Sprint(z.records), f3(z.ratio.Center), f3(z.ratio.Lo), f3(z.ratio.Hi), span(z.ratio), f3(z.rate.Center), fitted, fmt.Sprint(z.ratio.N)})
@@ -169,7 +189,7 @@ type halfTicks []halfTick
 
 const (
 	halfTickLong = 7  // to either side of the line
-	halfGap      = 14 // between words, which a browser draws in a font that is up to an eighth wider than the one measured
+	halfGap      = 14 // between words: a reader's font may be a quarter wider than the one that is measured here
 	halfBand     = 22 // above the chart, for the words and the lines to them
 )
 

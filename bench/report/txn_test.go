@@ -362,6 +362,30 @@ func TestTheSizeAtWhichHalfTheRateIsReachedIsThatOfTheFit(t *testing.T) {
 	}
 }
 
+func TestTheCurveIsThinWhereASizeIsNotInTheFit(t *testing.T) {
+	sample := sizes(6, true)
+	for i := range sample.m.Cells {
+		if txn := sample.m.Cells[i].Txn; txn != nil {
+			txn.Partitions = 3
+		}
+	}
+	s := &set{runs: []*result.Run{{Manifest: sample.m, Results: sample.res}}}
+	l := sizeLines(s.runs[0])[0]
+	if l.sizes[0].records != 1 || l.sizes[1].records < 3 {
+		t.Fatalf("sizes %+v: the sample has one below its three partitions", l.sizes)
+	}
+	next := float64(l.sizes[1].records)
+	if p := l.pieces(0); len(p) != 2 || p[0].from != 1 || p[0].to != next || p[1].from != next || p[0].width >= p[1].width {
+		t.Errorf("%+v: not thin up to %g and wide from there", p, next)
+	}
+	if rows := l.rows(); rows[0][8] != "" || rows[1][8] == "" {
+		t.Errorf("%q, %q: a fitted value stands beside exactly the sizes that are in the fit", rows[0], rows[1])
+	}
+	if table := s.sizeTable(); !strings.HasSuffix(table.Rows[0][len(table.Head)-1], "%, without n = 1") {
+		t.Errorf("%q does not say what the fit leaves out", table.Rows[0])
+	}
+}
+
 func TestRulesThatNothingCouldBeCheckedOfStandTogether(t *testing.T) {
 	s := sizes(3, true)
 	x := &set{runs: []*result.Run{{Manifest: s.m, Results: s.res}}}
@@ -481,6 +505,9 @@ func TestWordsOfTheChartOfSizesNeverTouch(t *testing.T) {
 				t.Fatalf("places %v, widths %v: words at %v", at, wide, x)
 			}
 		}
+	}
+	if most := widest(9, []string{halfTick{x: 99_999}.word()}) / 4; most > halfGap {
+		t.Errorf("in a font that is a quarter wider two words touch: %.1f between them, %.1f more wanted", float64(halfGap), float64(most))
 	}
 	if x := spread([]vg.Length{100, 300}, []vg.Length{40, 40}, 0, 500); x[0] != 100 || x[1] != 300 {
 		t.Errorf("words that have room were moved: %v", x)
