@@ -271,10 +271,20 @@ func checkWord(f field, n *node) error {
 	if contains(later, n.text) {
 		return fmt.Errorf("%w: %q", errLater, n.text)
 	}
+	if hint := commonWords[n.text]; hint != "" {
+		return fmt.Errorf("%q is unknown: %s", n.text, hint)
+	}
 	if near := nearest(n.text, append(append([]string(nil), enum...), later...)); near != "" {
 		return fmt.Errorf("%q is unknown; did you mean %q?", n.text, near)
 	}
 	return fmt.Errorf("%q is unknown; use one of: %s", n.text, strings.Join(enum, ", "))
+}
+
+// commonWords are what others call a value, and what it is called here.
+var commonWords = map[string]string{
+	"exactly_once": "it is called transactional here (Kafka's transactions), or two_phase_commit (by vote); idempotent is exactly once within one producer session",
+	"crash":        "it is called kill here",
+	"isolate":      "write kind: partition, shape: isolate",
 }
 
 func firstKey(n *node) string {
