@@ -374,3 +374,14 @@ func TestASmallShareIsNotRoundedToNothing(t *testing.T) {
 		}
 	}
 }
+
+// In doubt is a participant of a vote that promised; a client knows only that it was not told, in Kafka's way too.
+func TestATransactionWhoseEndTheClientDoesNotKnowIsNotCalledInDoubt(t *testing.T) {
+	s := oneRun("transactional", result.Trial{Counts: result.Counts{Txns: 9, TxnsInDoubt: 2}})
+	s.runs[0].Manifest.Cells[0].Txn = &result.Txn{Records: 1}
+	table := s.sent()
+	last := len(table.Head) - 1
+	if table.Head[last] != "end unknown" || table.Rows[0][last] != "2" {
+		t.Errorf("%q, %q", table.Head[last], table.Rows[0][last])
+	}
+}

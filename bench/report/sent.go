@@ -18,7 +18,7 @@ const shownErrors = 8
 func (s *set) sent() Table {
 	t := Table{Head: []string{"scenario", "guarantee", "offered/s", "trials", "sent", "acknowledged", "failed", "unknown", "shed", "late", "read"}}
 	if s.transacts() {
-		t.Head = append(t.Head, "txns", "committed", "aborted", "in doubt")
+		t.Head = append(t.Head, "txns", "committed", "aborted", "end unknown")
 	}
 	for _, r := range s.runs {
 		for _, c := range r.Manifest.Cells {

@@ -110,9 +110,9 @@ func TestWordsFromElsewhereAreToldWhatTheyAreCalledHere(t *testing.T) {
 	refused(t, head+"guarantee: [exactly_once, idempotent]\n", "it is called transactional here")
 	refused(t, head+"phases: {impact: 5s}\nfaults: [{at: impact+0s, kind: crash, target: node(1)}, {at: impact+1s, kind: isolate, target: node(1)}]\n",
 		"it is called kill here", "write kind: partition, shape: isolate")
-	refused(t, head+"expect: [lost = 0]\n", "write lost == 0")
+	refused(t, head+"expect: [lost = 0]\n", `as in "lost == 0"`)
 	refused(t, head+"expect: ['ratio(throughput, a, b, load.rate=5k/s)']\n", "is not an expectation such as")
-	refused(t, head+"expect: ['ratio(throughput, a, b, load.rate=5k/s) = 1']\n", "write ratio(throughput, a, b, load.rate=5k/s) == 1")
+	refused(t, head+"expect: ['ratio(throughput, a, b, load.rate=5k/s) = 1']\n", `as in "ratio(throughput, a, b, load.rate=5k/s) == 1"`)
 }
 
 func written(t *testing.T, text string) string {
