@@ -385,3 +385,33 @@ func TestATransactionWhoseEndTheClientDoesNotKnowIsNotCalledInDoubt(t *testing.T
 		t.Errorf("%q, %q", table.Head[last], table.Rows[0][last])
 	}
 }
+
+// calmRun has trials of two guarantees at each of these loads; those at the last one are set aside for idempotent producers.
+func calmRun(rates ...float64) *result.Run {
+	r := &result.Run{}
+	for i, rate := range rates {
+		for _, g := range []string{"at_least_once", "idempotent"} {
+			id := fmt.Sprint(g, i)
+			r.Manifest.Cells = append(r.Manifest.Cells, result.Cell{ID: id, Guarantee: g, Model: "open", Rate: rate})
+			t := result.Trial{ID: id, Cell: id, Latency: map[string]map[string]result.Latency{ack: {steady: {P50: 1, P99: 9}}, visible: {steady: {P50: 2, P99: 10}}}}
+			if g == "idempotent" && i == len(rates)-1 {
+				t.Invalid = []string{"the load client fell behind"}
+			}
+			r.Results.Trials = append(r.Results.Trials, t)
+		}
+	}
+	return r
+}
+
+func TestChartsOfOneLoadShowOneThatAllHaveSoundTrialsOf(t *testing.T) {
+	guarantees := []string{"at_least_once", "idempotent"}
+	for want, rates := range map[float64][]float64{1000: {1000, 9000}, 2000: {1000, 2000, 9000}} {
+		r := calmRun(rates...)
+		if got := middleRate(r, guarantees); got != want {
+			t.Errorf("of %v, the last one with trials of one guarantee only: %v, want %v", rates, got, want)
+		}
+		if c := prices(r, guarantees, "x", "x", "x", "x", latency(ack, steady, p50)); c == nil || len(c.Table.Rows) != 2 {
+			t.Errorf("%v: the prices lack a guarantee: %+v", rates, c)
+		}
+	}
+}

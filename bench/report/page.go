@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -250,8 +251,7 @@ func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
 		return nil
 	}
 	if len(p.Latency) == 0 && (loads(r) > 1 || len(s.runs) == 1 || slices.Contains(measuredIn(r), commit)) {
-		rates := cells(r, gs[0])
-		mid := rates[len(rates)/2].Rate
+		mid := middleRate(r, gs)
 		p.Prices = appendChart(p.Prices, prices(r, gs, "price-visible-p99", "p99 until visible", "p99 until visible (lower is better)", fmt.Sprintf("p99 from intended send until a reader has it, at %s records a second. %s", compact(mid), shape(r)), latency(visible, steady, p99)))
 		c, err := spectrum(r, gs, mid, ack)
 		if err != nil {
@@ -270,6 +270,32 @@ func (s *set) openFigures(p *page, r *result.Run, gs []string) error {
 		}
 	}
 	return s.timelines(p, r, gs)
+}
+
+// middleRate is the load that charts of one load show: of those at which most guarantees have a sound trial, the middle one.
+func middleRate(r *result.Run, guarantees []string) float64 {
+	sound := map[float64]map[string]bool{}
+	for _, g := range guarantees {
+		for _, c := range cells(r, g) {
+			if sound[c.Rate] == nil {
+				sound[c.Rate] = map[string]bool{}
+			}
+			if len(trials(r, c.ID)) > 0 {
+				sound[c.Rate][g] = true
+			}
+		}
+	}
+	most := 0
+	for _, with := range sound {
+		most = max(most, len(with))
+	}
+	var rates []float64
+	for _, rate := range slices.Sorted(maps.Keys(sound)) {
+		if len(sound[rate]) == most {
+			rates = append(rates, rate)
+		}
+	}
+	return rates[len(rates)/2]
 }
 
 // transactionLatency draws what only transactions and pipelines have: each metric for itself, against load where there are several.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -44,7 +45,12 @@ func prices(r *result.Run, guarantees []string, id, what, axis, caption string, 
 	if len(baseCells) == 0 {
 		return nil
 	}
-	ref := baseCells[len(baseCells)/2] // of several loads, the middle one
+	rate := middleRate(r, guarantees)
+	atMiddle := slices.DeleteFunc(slices.Clone(baseCells), func(c result.Cell) bool { return c.Rate != rate })
+	if len(atMiddle) == 0 {
+		return nil
+	}
+	ref := atMiddle[len(atMiddle)/2]
 	var rows []priceRow
 	data := Table{Head: []string{"guarantee", "ratio", "low", "high", "bounds", "blocks"}}
 	var absent []string
