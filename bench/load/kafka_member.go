@@ -14,11 +14,13 @@ import (
 
 // kafkaMember is a client of its own, behind a gate. Exactly one of session and client alone is used to end what was polled.
 type kafkaMember struct {
-	client  *kgo.Client
-	session *kgo.GroupTransactSession // nil: no transactions
-	gate    *gate
-	end     context.CancelFunc // of everything that the client does
-	failed  atomic.Int64       // messages of the open transaction that were not acknowledged
+	client     *kgo.Client
+	session    *kgo.GroupTransactSession // nil: no transactions
+	gate       *gate
+	membership *membership
+	holding    int                // in which the last poll was
+	end        context.CancelFunc // of everything that the client does
+	failed     atomic.Int64       // messages of the open transaction that were not acknowledged
 }
 
 // heartbeats is how many a member sends within its session timeout.
@@ -26,7 +28,7 @@ const heartbeats = 10
 
 // NewMember joins a group in the background: partitions come with polls.
 func (k *kafka) NewMember(ctx context.Context, c MemberConfig) (Member, error) {
-	m := &kafkaMember{gate: newGate()}
+	m := &kafkaMember{gate: newGate(), membership: newMembership()}
 	m.gate.source = k.source(c.ClientID)
 	life, end := context.WithCancel(context.Background())
 	m.end = end
@@ -46,7 +48,8 @@ func (k *kafka) NewMember(ctx context.Context, c MemberConfig) (Member, error) {
 		kgo.ConsumerGroup(c.Group),
 		kgo.ConsumeTopics(c.Topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.Balancers(m.membership),
+		kgo.WithHooks(m.membership),
 		kgo.SessionTimeout(c.SessionTimeout),
 		kgo.RebalanceTimeout(c.Rebalance),
 		kgo.HeartbeatInterval(c.SessionTimeout/heartbeats),
@@ -118,16 +121,21 @@ func watchOptions(w MemberWatch) []kgo.Opt {
 }
 
 func (m *kafkaMember) Poll(ctx context.Context, most int, fn func(Delivery)) error {
+	holding, err := m.membership.await(ctx)
+	if holding == 0 {
+		return err
+	}
+	m.holding = holding
 	fetches := m.client.PollRecords(ctx, most)
 	if fetches.IsClientClosed() {
 		return ErrClosed
 	}
-	var err error
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		for _, r := range p.Records {
 			fn(Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value, Time: r.Timestamp})
 		}
-		if p.Err != nil && ctx.Err() == nil {
+		var told *kgo.ErrGroupSession // by membership
+		if p.Err != nil && ctx.Err() == nil && !errors.As(p.Err, &told) {
 			err = fmt.Errorf("%s/%d: %w", p.Topic, p.Partition, p.Err)
 		}
 	})
@@ -162,6 +170,12 @@ func (m *kafkaMember) Commit(ctx context.Context, places []Place, answer func(Pl
 		offsets[p.Topic][p.Partition] = kgo.EpochOffset{Epoch: -1, Offset: p.Offset}
 	}
 	errs := map[Place]error{}
+	ctx = kgo.PreCommitFnContext(ctx, func(*kmsg.OffsetCommitRequest) error {
+		if !m.membership.lasts(m.holding) {
+			return errForgotten
+		}
+		return nil
+	})
 	m.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		for _, p := range places {
 			errs[p] = err
@@ -187,7 +201,7 @@ func (m *kafkaMember) Commit(ctx context.Context, places []Place, answer func(Pl
 
 // refusedPosition says whether a commit outside of a transaction was certainly not done.
 func refusedPosition(err error) bool {
-	for _, e := range []error{kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.RebalanceInProgress, kerr.FencedInstanceID, kerr.OffsetMetadataTooLarge} {
+	for _, e := range []error{errForgotten, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.RebalanceInProgress, kerr.FencedInstanceID, kerr.OffsetMetadataTooLarge} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -224,6 +238,7 @@ func (m *kafkaMember) End(ctx context.Context, commit bool) TxnEnd {
 	if n := m.failed.Load(); commit && n > 0 {
 		commit = false
 	}
+	commit = commit && m.membership.lasts(m.holding) // what is lost from here on, the session knows
 	committed, err := m.session.End(ctx, kgo.TransactionEndTry(commit))
 	switch {
 	case errors.Is(err, kerr.UnknownProducerID): // how a voted transaction says that a partition voted no
