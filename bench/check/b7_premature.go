@@ -6,12 +6,16 @@ import (
 	"gopherlog/bench/history"
 )
 
-// asked is rule B7: a commit names nothing that the member has not processed.
+// asked is rule B7: a commit names nothing that the member has not processed. One that lost the partition on the way to the commit, and got it
+// back, has processed what it asks for all the same; whether the commit may be done is another rule's.
 func (m *member) asked(v *life, r *history.Record) {
 	h, w := v.hold(r.Partition), &m.l.views[r.Partition]
 	from := max(h.processed+1, h.position)
 	if h.processed < 0 && h.position < 0 {
 		from = h.first
+	}
+	if last, ok := v.worked[r.Partition]; ok {
+		from = max(from, last+1)
 	}
 	if from < 0 || w.over {
 		return

@@ -66,10 +66,11 @@ type member struct {
 
 // life is one incarnation.
 type life struct {
-	who   actor
-	holds map[uint32]*hold
-	ends  []int32 // its transactions, in order
-	next  int     // the first of them that did not end before the reading's moment
+	who    actor
+	holds  map[uint32]*hold
+	worked map[uint32]int64 // the highest processed of the poll at hand, whoever holds the partition by now
+	ends   []int32          // its transactions, in order
+	next   int              // the first of them that did not end before the reading's moment
 }
 
 // hold is a partition in a member's hand.
@@ -93,7 +94,7 @@ func (m *member) life(r *history.Record) *life {
 	v := m.lives[r.Session]
 	if v == nil {
 		who := actor{r.Producer, r.Session}
-		v = &life{who: who, holds: map[uint32]*hold{}, ends: m.l.book.inOrder(who)}
+		v = &life{who: who, holds: map[uint32]*hold{}, worked: map[uint32]int64{}, ends: m.l.book.inOrder(who)}
 		m.lives[r.Session] = v
 		if m.now == nil || r.Session > m.now.who.session {
 			m.now = v
@@ -145,9 +146,11 @@ func (m *member) step(r *history.Record) {
 		m.told(v, r)
 	case history.PollEnd:
 		m.watch.end()
+		clear(v.worked)
 	case history.Processed:
 		h := v.hold(r.Partition)
 		h.processed = max(h.processed, r.Offset)
+		v.worked[r.Partition] = r.Offset
 	case history.CommitAsked:
 		m.asked(v, r)
 	case history.CommitAnswered:

@@ -56,6 +56,7 @@ func TestCleanHistoriesOfTransactionsPass(t *testing.T) {
 		"a member that crashed":                                 crashed,
 		"a zombie that reads on and whose commit is refused":    zombie,
 		"a zombie in whose own place another incarnation works": replaced,
+		"a member that lost what it worked on and got it back":  func(w *txnWorld) { regained(w, 0) },
 		"a log that lost its head to retention":                 func(w *txnWorld) { w.noGroup = true; expire(w, out1, 40) },
 		"a final read that was reset":                           func(w *txnWorld) { w.raw = append(w.raw, w.raw[:200]...) },
 		"a transaction still open where the producer died": func(w *txnWorld) {
@@ -133,6 +134,29 @@ func zombie(w *txnWorld) {
 	w.member(memberB, history.CommitAsked, history.Record{Partition: in0, Offset: w.positions[in0].Offset, Epoch: 2})
 	w.member(memberB, history.CommitAnswered, history.Record{Partition: in0, Offset: w.positions[in0].Offset, Epoch: 2, Result: history.Failed, Class: 1, Asked: w.at})
 	w.member(memberB, history.Lost, history.Record{Partition: in0, Epoch: 2})
+	w.readOn()
+	w.tellEnds()
+	w.readAll()
+}
+
+// regained lets a member lose its partition and get it back between its work and the end of its transaction, which aborts; it
+// asks for the commit after as many polls that bring nothing.
+func regained(w *txnWorld, polls int) {
+	w.drain, w.raw = nil, nil
+	w.produce(1, history.AskCommit, history.Committed, history.Committed)
+	w.readOn()
+	at := w.positions[in0].Offset
+	w.work(memberB, in0, at, 2, history.AskAbort)
+	steps, work := w.txns[memberB], w.group[memberB]
+	steps[len(steps)-2].Step = history.AskCommit
+	w.member(memberB, history.Lost, history.Record{Partition: in0, Epoch: 2})
+	w.assign(memberB, in0, 3, at)
+	for range polls {
+		w.member(memberB, history.PollEnd, history.Record{Asked: w.at})
+	}
+	w.member(memberB, history.CommitAsked, history.Record{Partition: in0, Offset: work[len(work)-1].Offset + 1, Epoch: 3, Txn: steps[len(steps)-1].Txn})
+	w.positions[in0].Offset = w.work(memberB, in0, at, 3, history.AskCommit)
+	w.positions[in1].Offset = w.work(memberA, in1, w.positions[in1].Offset, 3, history.AskCommit)
 	w.readOn()
 	w.tellEnds()
 	w.readAll()

@@ -107,6 +107,7 @@ var txnFaults = []txnFault{
 		list := w.group[memberA]
 		list[spot(t, list, 6, of(history.Processed))].Offset -= 2
 	}, map[string]int64{"B7": 1}, ""},
+	{"a commit of what was processed before the partition was lost, polls later", func(_ *testing.T, w *txnWorld) { regained(w, 1) }, map[string]int64{"B7": 1}, ""},
 	{"a position before the committed one", func(t *testing.T, w *txnWorld) {
 		list := w.group[memberB]
 		list[spot(t, list, 1, of(history.Position))].Offset -= 4
