@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -59,6 +60,7 @@ type trioNode struct {
 	voted  *coordinator.Voted
 	facts  *partition.Facts
 	points *failpoint.Set
+	counts *prometheus.Registry // what rpc counts
 	parts  *partition.Manager
 	broker *Broker
 	up     bool
@@ -151,7 +153,8 @@ func (n *trioNode) start() {
 			others = append(others, id)
 		}
 	}
-	cfg := rpc.Config{Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
+	n.counts = prometheus.NewRegistry()
+	cfg := rpc.Config{Registerer: n.counts, Node: n.id, ClusterID: identity.ClusterID, Listen: n.c.net.Listen(n.id), Dial: n.c.net.Dial(n.id),
 		Peers: n.c.net.Peers(others...), Logger: logger}
 	control := replica.ControlConfig{KV: n.kv, FS: n.fs, Dir: "data/control", Logger: logger}
 	if !n.c.virtual() { // in real time: a node that the machine keeps from running for a while is not dead
