@@ -55,7 +55,8 @@ topics() {
 }
 console_group() {
   new_topic "cg-$run" && produce "cg-$run" a 300 && consume "$work/one" 300 "cg-$run" --group "cg-$run" --from-beginning || return 1
-  produce "cg-$run" b 100 && consume "$work/two" 100 "cg-$run" --group "cg-$run" || return 1
+  # The first reader may be done before it knows where each partition begins, and then commits nothing of those that it did not read.
+  produce "cg-$run" b 100 && consume "$work/two" 100 "cg-$run" --group "cg-$run" --from-beginning || return 1
   equal records "$(cat "$work/one" "$work/two" | LC_ALL=C sort | md5sum)" "$( (seq -f 'a%05g' 1 300; seq -f 'b%05g' 1 100) | md5sum)"
 }
 groups() { # the console consumer as a member, then what the tool shows and changes
